@@ -1,0 +1,1 @@
+"""Arithmetic: numbers in, numbers out. Imports nothing of ours and no cloud SDK."""

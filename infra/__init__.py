@@ -1,0 +1,1 @@
+"""What Pulumi owns: settings, environment and model stacks, components."""

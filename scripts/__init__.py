@@ -1,0 +1,1 @@
+"""What a person runs: the console command, one module per verb."""

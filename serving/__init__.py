@@ -1,0 +1,1 @@
+"""What a pod runs: a frozen spec in, Kubernetes objects and the launcher out."""
