@@ -1,0 +1,429 @@
+"""What a model is, as far as a cold start cares: bytes, layers, heads, and what it keeps per token."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Literal, cast
+
+from budget.problems import bad_input, did_you_mean
+from budget.tables import document
+
+Json = Mapping[str, object]
+
+DTYPE_BYTES: Mapping[str, float] = MappingProxyType(
+    {
+        "F64": 8, "I64": 8, "U64": 8,
+        "F32": 4, "I32": 4, "U32": 4,
+        "BF16": 2, "F16": 2, "I16": 2, "U16": 2,
+        "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "I8": 1, "U8": 1, "BOOL": 1,
+        "F4": 0.5,
+    }
+)  # fmt: skip
+"""Bytes of one element by its name in a safetensors header (safetensors format specification)."""
+
+_SCALES = re.compile(r"(scales?|scale_inv|scale_2|zeros|zero_point|g_idx|weight_shape|input_scale|sinks)$")
+"""Tensors that describe quantized ones; they weigh bytes but are no parameters."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attention:
+    """Layers that keep the same thing per token or per sequence.
+
+    Attributes:
+        kind: `full` keeps every token, `sliding` the last `window` tokens, `mla` one compressed vector a token that
+            tensor parallelism does not split, `linear` a state of fixed size per sequence.
+        layers: how many layers are of this kind.
+        elements_per_token: kept for one token in one layer, all heads (0 for `linear`).
+        heads: key/value heads the elements are spread over; 1 for `mla`.
+        window: tokens kept by `sliding` layers.
+        state_elements: kept for one sequence in one layer by `linear` layers.
+    """
+
+    kind: Literal["full", "sliding", "mla", "linear"]
+    layers: int
+    elements_per_token: int = 0
+    heads: int = 1
+    window: int | None = None
+    state_elements: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelFacts:
+    """The facts of one model revision.
+
+    Attributes:
+        name: `ORG/NAME` on the hub, or a folder's name.
+        revision: 40-hex commit; None when nobody has resolved it yet.
+        parameters: all of them; a mixture of experts counts every expert.
+        active_parameters: used per token; None for dense models.
+        weights_bytes: the safetensors files' tensors, all of them.
+        bytes_by_dtype: the same by safetensors dtype name.
+        quantization: `fp8`, `awq`, `gptq`, `mxfp4`, `nvfp4`, `int8`, or None.
+        layers: decoder layers; CUDA graphs and compile time grow with them.
+        intermediate_size: widest feed-forward of one layer.
+        context: longest sequence the checkpoint was made for, tokens.
+        attention: what the layers keep.
+        largest_tensor_bytes: floor of the streamer's ring buffer.
+        files: safetensors files.
+        source: where the numbers come from.
+    """
+
+    name: str
+    revision: str | None
+    architecture: str
+    parameters: int
+    active_parameters: int | None
+    weights_bytes: int
+    bytes_by_dtype: Mapping[str, int]
+    quantization: str | None
+    layers: int
+    hidden_size: int
+    intermediate_size: int
+    attention_heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    context: int
+    attention: tuple[Attention, ...]
+    experts: int
+    experts_per_token: int
+    largest_tensor_bytes: int
+    files: int
+    source: str
+
+    @property
+    def mixture_of_experts(self) -> bool:
+        """Only some experts run per token, but all of them are loaded."""
+        return self.experts > 1
+
+    @property
+    def odd_architecture(self) -> bool:
+        """Engine time of such a model is not described by its layers: linear attention, or four-bit floats."""
+        return self.quantization in {"mxfp4", "nvfp4"} or any(group.kind == "linear" for group in self.attention)
+
+    def kv_bytes_per_token(self, *, tensor_parallel: int = 1, element_bytes: float = 2) -> int:
+        """KV cache bytes that one more token of a short sequence costs on one rank.
+
+        Key/value heads are split over ranks and repeated once there are more ranks than heads; a compressed vector
+        (MLA) is held by every rank.
+        """
+        elements = sum(
+            group.layers * group.elements_per_token / group.heads * math.ceil(group.heads / tensor_parallel)
+            for group in self.attention
+        )
+        return math.ceil(elements * element_bytes)
+
+    def kv_bytes(self, tokens: int, *, sequences: int = 1, tensor_parallel: int = 1, element_bytes: float = 2) -> int:
+        """KV cache bytes on one rank for `sequences` sequences of `tokens` tokens each."""
+        elements = 0.0
+        for group in self.attention:
+            kept = tokens if group.window is None else min(tokens, group.window)
+            per_rank = group.elements_per_token / group.heads * math.ceil(group.heads / tensor_parallel)
+            elements += group.layers * (kept * per_rank + group.state_elements / tensor_parallel)
+        return math.ceil(sequences * elements * element_bytes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Storage:
+    """What the safetensors files of a model hold together.
+
+    Attributes:
+        parameters: counted from the tensors, unpacked; None when only the files' total size is known.
+    """
+
+    bytes_by_dtype: Mapping[str, int]
+    parameters: int | None
+    largest_tensor_bytes: int
+    files: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All tensors."""
+        return sum(self.bytes_by_dtype.values())
+
+
+def storage_of_headers(headers: Iterable[Json]) -> Storage:
+    """Adds up parsed safetensors headers, one per file.
+
+    Args:
+        headers: each maps tensor name → `{"dtype", "shape", "data_offsets"}`; `__metadata__` is skipped.
+
+    Raises:
+        BadInput: an entry that is no tensor, or an unknown dtype.
+    """
+    sizes: Counter[str] = Counter()
+    parameters = largest = files = 0
+    for header in headers:
+        files += 1
+        for name, tensor in header.items():
+            if name == "__metadata__":
+                continue
+            dtype, shape = _tensor(name, tensor)
+            elements = math.prod(shape)
+            bytes_ = int(elements * DTYPE_BYTES[dtype])
+            sizes[dtype] += bytes_
+            largest = max(largest, bytes_)
+            parameters += _parameters_of(name, dtype, elements)
+    return Storage(bytes_by_dtype=dict(sizes), parameters=parameters, largest_tensor_bytes=largest, files=files)
+
+
+def _tensor(name: str, entry: object) -> tuple[str, list[int]]:
+    fields = _object(entry)
+    dtype, shape = fields.get("dtype"), fields.get("shape")
+    if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
+        raise bad_input(name, f"dtype {dtype!r} is unknown", f"Known: {', '.join(DTYPE_BYTES)}.")
+    if not isinstance(shape, list) or not all(isinstance(side, int) for side in cast("list[object]", shape)):
+        raise bad_input(name, f"shape {shape!r} is no list of integers", "Read the header of a safetensors file.")
+    return dtype, cast("list[int]", shape)
+
+
+def _object(value: object) -> Json:
+    """A JSON object as it stands, anything else as an empty one."""
+    return cast("Json", value) if isinstance(value, Mapping) else cast("Json", {})
+
+
+def _parameters_of(name: str, dtype: str, elements: int) -> int:
+    """Parameters that a stored tensor holds: packed four-bit tensors hold more than their elements."""
+    if _SCALES.search(name):
+        return 0
+    if dtype == "I32" and ("qweight" in name or "packed" in name):
+        return elements * 8
+    if dtype == "U8" and ("blocks" in name or "weight" in name):
+        return elements * 2
+    return elements if dtype.startswith(("F", "BF")) or dtype in {"I8", "U8"} else 0
+
+
+def storage_of_index(index: Json, *, dtype: str = "BF16") -> Storage:
+    """What `model.safetensors.index.json` alone says: the total, not how it is stored.
+
+    The largest tensor stays unknown and is left 0.
+
+    Raises:
+        BadInput: no `metadata.total_size`.
+    """
+    metadata = cast("Json", index.get("metadata") or {})
+    total, weight_map = metadata.get("total_size"), cast("Mapping[str, str]", index.get("weight_map") or {})
+    if not isinstance(total, int | float):
+        raise bad_input("metadata.total_size", f"{total!r} is no number of bytes", "Use the index beside the weights.")
+    return Storage(
+        bytes_by_dtype={dtype: int(total)},
+        parameters=None,
+        largest_tensor_bytes=0,
+        files=len(set(weight_map.values())) or 1,
+    )
+
+
+def facts_of(
+    config: Json, storage: Storage, *, name: str, revision: str | None = None, source: str = "config.json"
+) -> ModelFacts:
+    """The facts of a model from its parsed `config.json` and what its weight files hold.
+
+    Raises:
+        BadInput: a config without layers, hidden size or heads, every missing key named.
+    """
+    text = _text_config(config)
+    layers = _required(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    hidden = _required(text, "hidden_size", "n_embd", "d_model")
+    heads = _required(text, "num_attention_heads", "n_head", "n_heads")
+    kv_heads = _kv_heads(text, heads)
+    head_dim = _number(text, "head_dim", "kv_channels") or hidden // heads
+    experts = _number(text, "num_experts", "num_local_experts", "n_routed_experts") or 1
+    quantization = _quantization(config, storage)
+    parameters = storage.parameters or int(storage.total_bytes / _bytes_per_parameter(quantization, storage))
+    per_token = _number(text, "num_experts_per_tok", "experts_per_token", "top_k_experts") or 0
+    return ModelFacts(
+        name=name,
+        revision=revision,
+        architecture=_architecture(config),
+        parameters=parameters,
+        active_parameters=_active(text, parameters, layers, hidden, experts, per_token) if experts > 1 else None,
+        weights_bytes=storage.total_bytes,
+        bytes_by_dtype=MappingProxyType(dict(storage.bytes_by_dtype)),
+        quantization=quantization,
+        layers=layers,
+        hidden_size=hidden,
+        intermediate_size=_number(text, "intermediate_size", "ffn_dim", "n_inner") or 4 * hidden,
+        attention_heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocabulary=_number(text, "vocab_size", "padded_vocab_size") or 0,
+        context=_number(text, "max_position_embeddings", "n_positions", "max_sequence_length", "seq_length") or 0,
+        attention=_attention(text, layers, kv_heads, head_dim),
+        experts=experts,
+        experts_per_token=per_token,
+        largest_tensor_bytes=storage.largest_tensor_bytes,
+        files=storage.files,
+        source=source,
+    )
+
+
+def _text_config(config: Json) -> Json:
+    """The language part of a config: multimodal ones nest it."""
+    for key in ("text_config", "llm_config", "language_config"):
+        nested = config.get(key)
+        if isinstance(nested, Mapping):
+            return {**config, **cast("Json", nested)}
+    return config
+
+
+def _architecture(config: Json) -> str:
+    names = config.get("architectures")
+    listed = cast("list[object]", names) if isinstance(names, list) else []
+    return str(listed[0]) if listed else str(config.get("model_type", "unknown"))
+
+
+def _number(config: Json, *keys: str) -> int | None:
+    """The first of the keys that holds an integer; models spell the same fact differently."""
+    for key in keys:
+        value = config.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def _required(config: Json, *keys: str) -> int:
+    value = _number(config, *keys)
+    if value is None or value <= 0:
+        raise bad_input("config.json", f"has none of {', '.join(keys)}", "Use the config.json of a decoder model.")
+    return value
+
+
+def _kv_heads(config: Json, heads: int) -> int:
+    if config.get("multi_query") is True and not config.get("new_decoder_architecture"):
+        return 1
+    return _number(config, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num") or heads
+
+
+def _attention(config: Json, layers: int, kv_heads: int, head_dim: int) -> tuple[Attention, ...]:
+    """Groups the layers by what they keep. Sources: transformers' configuration classes of each family."""
+    rank, rope = _number(config, "kv_lora_rank"), _number(config, "qk_rope_head_dim")
+    if rank:
+        return (Attention(kind="mla", layers=layers, elements_per_token=rank + (rope or 0)),)
+    window = _number(config, "sliding_window", "attention_chunk_size")
+    kinds = Counter(_layer_kinds(config, layers, window))
+    elements = 2 * kv_heads * head_dim
+    groups = (
+        Attention(kind="full", layers=kinds["full"], elements_per_token=elements, heads=kv_heads),
+        Attention(kind="sliding", layers=kinds["sliding"], elements_per_token=elements, heads=kv_heads, window=window),
+        Attention(kind="linear", layers=kinds["linear"], state_elements=_state_elements(config)),
+    )
+    return tuple(group for group in groups if group.layers)
+
+
+_KIND_OF_TYPE: Mapping[str, str] = MappingProxyType(
+    {
+        "full_attention": "full", "attention": "full", "hybrid": "full", "*": "full",
+        "sliding_attention": "sliding", "chunked_attention": "sliding",
+        "linear_attention": "linear", "mamba": "linear", "recurrent": "linear", "conv": "linear", "M": "linear",
+    }
+)  # fmt: skip
+
+
+def _layer_kinds(config: Json, layers: int, window: int | None) -> list[str]:
+    """`full`, `sliding` or `linear` per layer that keeps anything."""
+    for key in ("layer_types", "layers_block_type", "hybrid_override_pattern"):
+        listed = config.get(key)
+        if isinstance(listed, list | str) and listed:
+            # A pattern letter or type that is not listed (`-` is a plain feed-forward) keeps nothing.
+            return [_KIND_OF_TYPE[str(item)] for item in cast("list[object]", listed) if str(item) in _KIND_OF_TYPE]
+    interval = _number(config, "full_attention_interval", "attn_layer_period")
+    if interval:
+        return ["full" if (layer + 1) % interval == 0 else "linear" for layer in range(layers)]
+    if window is None or config.get("use_sliding_window") is False:
+        return ["full"] * layers
+    pattern = _number(config, "sliding_window_pattern") or (2 if config.get("model_type") == "gemma2" else 0)
+    if pattern:
+        return ["full" if (layer + 1) % pattern == 0 else "sliding" for layer in range(layers)]
+    return ["sliding"] * layers
+
+
+def _state_elements(config: Json) -> int:
+    """Elements of the recurrent state of one linear layer."""
+    heads = _number(config, "linear_num_value_heads", "mamba_num_heads", "mamba_n_heads") or 0
+    key = _number(config, "linear_key_head_dim", "ssm_state_size", "mamba_d_state") or 128
+    value = _number(config, "linear_value_head_dim", "mamba_head_dim", "mamba_d_head") or 128
+    return heads * key * value
+
+
+def _quantization(config: Json, storage: Storage) -> str | None:
+    """The scheme the checkpoint is stored in, from `quantization_config` or from the stored dtypes."""
+    nested = config.get("quantization_config") or config.get("compression_config")
+    settings = _object(nested)
+    said = " ".join(str(settings.get(key, "")) for key in ("quant_method", "quant_algo", "format", "fmt")).lower()
+    for scheme in ("nvfp4", "mxfp4", "awq", "gptq", "fp8"):
+        if scheme in said:
+            return scheme
+    if "float-quantized" in said or "e4m3" in said:
+        return "fp8"
+    if "pack-quantized" in said:
+        return "gptq"
+    if "int-quantized" in said:
+        return "int8"
+    stored = storage.bytes_by_dtype
+    return "fp8" if any(stored.get(dtype) for dtype in ("F8_E4M3", "F8_E5M2")) else None
+
+
+def _bytes_per_parameter(quantization: str | None, storage: Storage) -> float:
+    """Used only when the tensors were not read: four-bit schemes store scales beside the weights."""
+    if quantization in {"awq", "gptq", "mxfp4", "nvfp4"}:
+        return 0.5625
+    if quantization in {"fp8", "int8"}:
+        return 1.0
+    dtype = max(storage.bytes_by_dtype, key=lambda name: storage.bytes_by_dtype[name])
+    return DTYPE_BYTES[dtype]
+
+
+def _active(config: Json, parameters: int, layers: int, hidden: int, experts: int, per_token: int) -> int:
+    """Parameters used per token: all but the experts that are not chosen. An expert has three matrices."""
+    width = _number(config, "moe_intermediate_size", "intermediate_size") or 0
+    # Dense first layers have no experts; multi-token prediction adds layers that have them.
+    sparse = (
+        layers - (_number(config, "first_k_dense_replace") or 0) + (_number(config, "num_nextn_predict_layers") or 0)
+    )
+    idle = (experts - per_token) * 3 * hidden * width * sparse
+    return max(0, parameters - idle)
+
+
+@cache
+def known_models() -> Mapping[str, ModelFacts]:
+    """Well-known models whose facts ship with this room, so that a plan needs no network."""
+    return MappingProxyType(
+        {
+            model.name: model
+            for model in (_known(entry) for entry in cast("list[Json]", document("models.json")["models"]))
+        }
+    )
+
+
+def _known(entry: Json) -> ModelFacts:
+    storage = Storage(
+        bytes_by_dtype=cast("Mapping[str, int]", entry["bytes_by_dtype"]),
+        parameters=cast("int", entry["parameters"]),
+        largest_tensor_bytes=cast("int", entry["largest_tensor_bytes"]),
+        files=cast("int", entry["files"]),
+    )
+    return facts_of(
+        cast("Json", entry["config"]),
+        storage,
+        name=cast("str", entry["name"]),
+        revision=cast("str | None", entry["revision"]),
+        source=cast("str", entry["source"]),
+    )
+
+
+def model(name: str, *, where: str = "model") -> ModelFacts:
+    """The shipped facts of the model called `name`.
+
+    Raises:
+        BadInput: a model whose facts do not ship, with the close names.
+    """
+    known = known_models()
+    if name not in known:
+        raise bad_input(where, f"the facts of {name!r} do not ship with this version", did_you_mean(name, known))
+    return known[name]

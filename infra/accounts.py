@@ -1,0 +1,47 @@
+"""Names and tags that follow from a stack: the same on every `up`, and by which anything of ours is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.stack_file import Stack
+
+APPLICATION = "coldstart"
+
+
+def partition_of(region: str) -> str:
+    """AWS partition of a region, the second part of every ARN there."""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def zone_names(region: str, letters: Sequence[str]) -> tuple[str, ...]:
+    """Full names of zones: us-west-2 and a make us-west-2a."""
+    return tuple(f"{region}{letter}" for letter in letters)
+
+
+def cluster_name(stack: Stack) -> str:
+    """Name of the environment's cluster in EKS."""
+    return f"{APPLICATION}-{stack.environment_name}"
+
+
+def bucket_name(stack: Stack) -> str:
+    """Name of the environment's weight bucket."""
+    settings = stack.environment
+    return settings.bucket.name or f"{APPLICATION}-{stack.environment_name}-{settings.account}-{settings.region}"
+
+
+def environment_tags(stack: Stack) -> dict[str, str]:
+    """Tags of everything in a stack: by them `audit` and `teardown` know what is ours."""
+    model = {"model": stack.model.source.replace("/", ":")} if stack.model else {}
+    return (
+        dict(stack.environment.tags)
+        | {
+            "application": APPLICATION,
+            "environment": stack.environment_name,
+            "stack": stack.name,
+            "owner": stack.environment.owner,
+        }
+        | model
+    )

@@ -1,0 +1,95 @@
+"""What a stack costs per hour, from its settings alone: list prices, before anything is bought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from budget.instances import instance as instance_type
+from budget.price import (
+    CostItem,
+    bucket_cost,
+    control_plane_cost,
+    endpoint_cost,
+    nat_cost,
+    node_cost,
+    total_usd_per_hour,
+    volume_cost,
+)
+from infra.environment import SYSTEM_VOLUME
+from infra.network import INTERFACE_ENDPOINTS, NO_EGRESS_ENDPOINTS
+from infra.nodes import OS_VOLUME_GIB
+from infra.settings import Egress, Environment, Model
+from infra.specs import ModelSpecs
+from infra.stack_file import Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """Hourly cost of a stack.
+
+    Attributes:
+        least: with nothing but what always runs.
+        most: with every replica the settings allow.
+    """
+
+    least: Sequence[CostItem]
+    most: Sequence[CostItem]
+
+    @property
+    def least_usd_per_hour(self) -> float | None:
+        """None when a price is unknown."""
+        return total_usd_per_hour(self.least)
+
+    @property
+    def most_usd_per_hour(self) -> float | None:
+        """None when a price is unknown."""
+        return total_usd_per_hour(self.most)
+
+
+def bill(stack: Stack, specs: ModelSpecs | None) -> Bill:
+    """The bill of a stack: an environment's, or what a model adds to it."""
+    if stack.model is None or specs is None:
+        items = _environment(stack.environment)
+        return Bill(least=items, most=items)
+    least_nodes = max(-(-stack.model.scaling.min_replicas // specs.pods_per_node), stack.model.nodes.min_nodes)
+    weights = bucket_cost(specs.weights_bytes)
+    return Bill(
+        least=[*_nodes(stack.model, specs, least_nodes), weights],
+        most=[*_nodes(stack.model, specs, specs.max_nodes), weights],
+    )
+
+
+def _environment(settings: Environment) -> list[CostItem]:
+    zones = len(settings.network.zones)
+    nat = settings.network.egress is Egress.NAT
+    endpoints = len(INTERFACE_ENDPOINTS) + (0 if nat else len(NO_EGRESS_ENDPOINTS))
+    nodes = settings.system_nodes
+    return [
+        control_plane_cost(),
+        node_cost(instance_type(nodes.instance), count=nodes.count),
+        *_volumes(nodes.count, SYSTEM_VOLUME.kind, SYSTEM_VOLUME.size_gib, SYSTEM_VOLUME.iops, 125),
+        *([nat_cost(zones if settings.production else 1)] if nat else []),
+        endpoint_cost(endpoints, zones),
+    ]
+
+
+def _nodes(model: Model, specs: ModelSpecs, count: int) -> list[CostItem]:
+    if count == 0:
+        return []
+    volume = specs.node.storage.volume
+    return [
+        node_cost(specs.node.instance, count=count, purchase=model.nodes.capacity.value),
+        *_volumes(count, volume.kind, volume.size_gib, volume.iops, volume.throughput_mib_s),
+    ]
+
+
+def _volumes(count: int, kind: str, size_gib: int, iops: int, throughput_mib_s: int | None) -> list[CostItem]:
+    data = volume_cost(
+        "io2" if kind == "io2" else "gp3",
+        gib=size_gib,
+        iops=iops,
+        throughput_mib_s=throughput_mib_s or 0,
+        count=count,
+    )
+    return [volume_cost("gp3", gib=OS_VOLUME_GIB, count=count), data]

@@ -1,0 +1,212 @@
+"""From a model's settings to the budget's scenario: what `pulumi up`, the probes and `coldstart plan` all predict from."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from budget.coefficients import coefficients
+from budget.disk import Disk, data_volume_gib
+from budget.image import known_images, layers_of
+from budget.instances import GBPS_TO_BYTES_S, Instance, gpu_instance
+from budget.models import ModelFacts
+from budget.models import model as known_model
+from budget.phases import Budget, budget_of
+from budget.scenario import (
+    EngineCase,
+    ImageCase,
+    LayerCase,
+    ModelCase,
+    NodeCase,
+    PullCase,
+    Scenario,
+    WarmupCase,
+    WeightsCase,
+)
+from infra.settings import Capacity, Model, Profile
+from infra.stack_file import Stack
+from nodeconfig.bottlerocket import NodeSpec
+from nodeconfig.soci import tune
+from nodeconfig.storage import Storage
+from serving.engine import capture_sizes
+from serving.manifests import Phase
+
+TYPICAL_ENGINE_IMAGE_BYTES = 9_612_695_005
+"""A vllm-openai image of 2026 (v0.19.1, as the kubelet reported it in the llm-d guide); stands in for unknown tags."""
+S3_REQUEST_MB_S = 85
+"""One S3 request carries 85-90 MB/s (S3 performance guidance): as many are in flight as fill the network."""
+STREAMER_CONNECTIONS = 120
+"""Eight clients of 10 Gbps each, the streamer's defaults, at that rate."""
+WARMUP_REQUESTS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """What is known of the engine image.
+
+    Attributes:
+        layers: compressed bytes of each layer; a typical split when nobody has read the manifest.
+        known: the layers are the image's own.
+    """
+
+    compressed_bytes: int
+    unpacked_bytes: int
+    layers: tuple[int, ...]
+    known: bool
+
+
+def image_facts(model: Model) -> ImageFacts:
+    """The image as the settings, the table of known images, or experience has it."""
+    case = image_case(model)
+    layers = layers_of(case, coefficients())
+    return ImageFacts(
+        compressed_bytes=math.ceil(case.bytes),
+        unpacked_bytes=math.ceil(sum(layer.unpacked_bytes for layer in layers)),
+        layers=tuple(math.ceil(layer.bytes) for layer in layers),
+        known=case.layers is not None,
+    )
+
+
+def image_case(model: Model) -> ImageCase:
+    """The image for a scenario. A digest does not change its size, so the tag is looked up."""
+    registry = "docker-hub" if _on_docker_hub(model.image) else "ecr"
+    stated = model.image_facts
+    if stated is not None:
+        layers = tuple(LayerCase(bytes=size) for size in stated.layers) or None
+        return ImageCase(bytes=stated.compressed_bytes, layers=layers, registry=registry)
+    known = known_images().get(model.image.partition("@")[0])
+    return ImageCase(bytes=known.bytes if known else TYPICAL_ENGINE_IMAGE_BYTES, registry=registry)
+
+
+def _on_docker_hub(image: str) -> bool:
+    """A name whose first part is no host is Docker Hub's."""
+    host, slash, _ = image.partition("/")
+    return not slash or not re.search(r"[.:]", host) or host == "docker.io"
+
+
+def facts_of_model(model: Model) -> ModelFacts:
+    """Facts of the model.
+
+    Raises:
+        BadInput: a model whose facts do not ship.
+    """
+    return known_model(model.source, where="model.source")
+
+
+def vllm_version(model: Model) -> tuple[int, int] | None:
+    """(major, minor) of vLLM from the image's tag; None when it names none."""
+    tag = re.search(r":v?(\d+)\.(\d+)", model.image)
+    return (int(tag[1]), int(tag[2])) if tag else None
+
+
+def scenario(model: Model, node: NodeSpec | None = None) -> Scenario:
+    """The what-if of one cold start of this model as it is set up.
+
+    Args:
+        model: settings.
+        node: the node's configuration where it was computed; None predicts with the same tuning, without the
+            overrides of `model.nodes.soci`.
+
+    Raises:
+        BadInput: unknown instance or model, or values that contradict each other.
+    """
+    instance = gpu_instance(model.nodes.instance, where="model.nodes.instance")
+    facts = facts_of_model(model)
+    ranks = model.engine.tensor_parallel or instance.kubernetes_gpus
+    disk, disk_gib = _disk(model, instance) if node is None else _disk_of(node.storage)
+    distributed = ranks > 1 if model.weights.distributed is None else model.weights.distributed
+    return Scenario(
+        instance=instance,
+        node=NodeCase(warm=False),
+        image=image_case(model),
+        pull=_pull(model, instance, node),
+        disk=disk,
+        disk_gib=disk_gib,
+        model=ModelCase(
+            weights_bytes=facts.weights_bytes,
+            layers=facts.layers,
+            parameters=facts.parameters,
+            tensor_parallel=ranks,
+            attention_heads=facts.attention_heads,
+            kv_heads=facts.kv_heads,
+            quantization=facts.quantization,
+            facts=facts,
+            context_tokens=model.engine.context_tokens,
+        ),
+        weights=WeightsCase(
+            path="stream", source="s3", concurrency=_connections(instance), distributed=distributed, files=facts.files
+        ),
+        engine=EngineCase(
+            compile_cache="miss",
+            eager=model.profile is Profile.DEV,
+            capture_sizes=len(capture_sizes(model.engine.concurrency)),
+            version=vllm_version(model),
+            gpu_memory_utilization=model.engine.gpu_memory_utilization,
+        ),
+        warmup=WarmupCase(requests=WARMUP_REQUESTS),
+    ).checked
+
+
+def _connections(instance: Instance) -> int:
+    fill = instance.plan_network_gbps * GBPS_TO_BYTES_S / (S3_REQUEST_MB_S * 1e6)
+    return max(8, min(STREAMER_CONNECTIONS, math.ceil(fill)))
+
+
+def _pull(model: Model, instance: Instance, node: NodeSpec | None) -> PullCase:
+    soci = tune(instance, image_facts(model).layers) if node is None else node.soci
+    return PullCase(
+        snapshotter="soci",
+        downloads=soci.downloads.value,
+        unpacks=soci.unpacks.value,
+        chunk_bytes=soci.chunk_mib.value * 2**20,
+        decompressor="igzip" if instance.arch == "x86_64" else "unpigz",
+        discard=soci.discard,
+    )
+
+
+def _disk_of(storage: Storage) -> tuple[Disk, float | None]:
+    volume = storage.volume
+    if storage.kind == "nvme":
+        return Disk(kind="nvme"), None
+    return (
+        Disk(kind=volume.kind, throughput_mib_s=volume.throughput_mib_s or 4_000, iops=volume.iops),
+        volume.size_gib,
+    )
+
+
+def _disk(model: Model, instance: Instance) -> tuple[Disk, float | None]:
+    if instance.nvme_disks and model.nodes.disk.value != "ebs":
+        return Disk(kind="nvme"), None
+    volume, facts = model.nodes.volume, image_facts(model)
+    size = data_volume_gib(image_bytes=facts.compressed_bytes, unpacked_bytes=facts.unpacked_bytes)
+    throughput = volume.throughput_mib_s or 1_000
+    return (
+        Disk(kind=volume.kind, throughput_mib_s=throughput, iops=volume.iops or 4 * throughput),
+        volume.size_gib or size,
+    )
+
+
+def budget(model: Model, node: NodeSpec | None = None) -> Budget:
+    """The budget of one cold start of this model."""
+    return budget_of(scenario(model, node))
+
+
+def phases(stack: Stack, model: Model, node: NodeSpec | None = None) -> Mapping[str, Phase]:
+    """The budget in the words of the serving room."""
+    del stack  # the environment does not change a start's phases: one region, one bucket, one registry
+    predicted = budget(model, node).phases
+    return {
+        name: Phase(low_s=phase.low_s, expected_s=phase.expected_s, high_s=phase.high_s)
+        for name, phase in predicted.items()
+    }
+
+
+PURCHASES = {
+    Capacity.ON_DEMAND: "on-demand",
+    Capacity.SPOT: "spot",
+    Capacity.RESERVATION: "reservation",
+    Capacity.CAPACITY_BLOCK: "capacity-block",
+}
+"""Setting → the word of the price table."""

@@ -1,0 +1,190 @@
+"""A model stack: GPU nodes, an identity for one prefix, and the Kubernetes objects. Created and destroyed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+
+from budget.problems import bad_input
+from infra.accounts import environment_tags, partition_of
+from infra.identity import PodIdentity, PodIdentityArgs
+from infra.nodes import DataVolume, NodeGroup, NodeGroupArgs
+from infra.providers import aws_provider, bottlerocket_build, kubernetes_provider
+from infra.reference import EnvironmentOutputs, environment_outputs, subnets_in
+from infra.settings import Capacity, Model
+from infra.specs import API_KEY_SECRET, ModelSpecs
+from infra.stack_file import Stack
+from infra.weight_access import reader_policy
+from nodeconfig.bottlerocket import user_data
+from serving.manifests import objects
+from serving.placement import GPU_TAINT, MODEL_LABEL
+
+TYPED_KINDS: Mapping[str, type[pulumi.CustomResource]] = {
+    "Namespace": k8s.core.v1.Namespace,
+    "ServiceAccount": k8s.core.v1.ServiceAccount,
+    "ConfigMap": k8s.core.v1.ConfigMap,
+    "Service": k8s.core.v1.Service,
+    "Deployment": k8s.apps.v1.Deployment,
+    "PodDisruptionBudget": k8s.policy.v1.PodDisruptionBudget,
+    "NetworkPolicy": k8s.networking.v1.NetworkPolicy,
+}
+"""Kind of a rendered object → its typed resource. Anything else is a custom resource."""
+
+
+def declare(stack: Stack, model: Model, specs: ModelSpecs, api_key: pulumi.Output[str] | None) -> None:
+    """Declares every resource of a model.
+
+    Args:
+        stack: the stack, with its environment's settings.
+        model: its model settings.
+        specs: what follows from the settings: node, pod, volume, sizes.
+        api_key: secret that requests must carry, when the settings ask for one.
+    """
+    provider, outputs = aws_provider(stack), environment_outputs(stack.environment_name)
+    groups = [
+        NodeGroup(
+            f"{stack.name}-{suffix}" if suffix else stack.name,
+            _node_group(stack, model, specs, outputs, zones, provider),
+            pulumi.ResourceOptions(providers=[provider]),
+        )
+        for suffix, zones in specs.zone_groups
+    ]
+    identity = PodIdentity(
+        stack.name,
+        PodIdentityArgs(
+            cluster=outputs.cluster,
+            namespace=specs.serving.namespace,
+            service_account=specs.serving.name,
+            policy=reader_policy(
+                partition=partition_of(stack.environment.region),
+                bucket=specs.bucket,
+                model=model.source,
+                revision=specs.revision,
+                kms_key_arn=stack.environment.bucket.kms_key_arn,
+            ),
+        ),
+        pulumi.ResourceOptions(providers=[provider]),
+    )
+    kubernetes = kubernetes_provider(stack, outputs)
+    _workload(stack, specs, kubernetes, [identity, *groups], api_key)
+    pulumi.export("namespace", specs.serving.namespace)
+    pulumi.export("service", f"http://{specs.serving.name}.{specs.serving.namespace}.svc:8000")
+    pulumi.export("nodeGroups", [group.resource.node_group_name for group in groups])
+
+
+def _node_group(
+    stack: Stack,
+    model: Model,
+    specs: ModelSpecs,
+    outputs: EnvironmentOutputs,
+    zones: Sequence[str],
+    provider: aws.Provider,
+) -> NodeGroupArgs:
+    node, nodes, volume = specs.node, model.nodes, specs.node.storage.volume
+    return NodeGroupArgs(
+        cluster=outputs.cluster,
+        node_role_arn=outputs.node_role_arn,
+        subnet_ids=subnets_in(outputs, zones),
+        instance=node.instance.name,
+        arch=node.instance.arch,
+        gpus=node.instance.kubernetes_gpus,
+        release_version=bottlerocket_build(
+            provider,
+            stack.environment.kubernetes_version,
+            ".".join(map(str, node.release)),
+            arch=node.instance.arch,
+            nvidia=True,
+        ),
+        user_data=user_data(node),
+        volume=DataVolume(
+            kind=volume.kind, size_gib=volume.size_gib, iops=volume.iops, throughput_mib_s=volume.throughput_mib_s
+        ),
+        labels={MODEL_LABEL: specs.serving.name},
+        taints=(GPU_TAINT,),
+        tags=environment_tags(stack),
+        capacity=nodes.capacity,
+        reservation_id=nodes.reservation_id,
+        min_nodes=nodes.min_nodes,
+        max_nodes=specs.max_nodes,
+        initial_nodes=0,
+        ephemeral_gib=specs.ephemeral_gib,
+        warm_pool=(nodes.warm_pool.size, nodes.warm_pool.state) if nodes.warm_pool else None,
+        scarce=nodes.capacity is not Capacity.SPOT,
+        create_timeout_minutes=specs.node_timeout_minutes,
+    )
+
+
+def _workload(
+    stack: Stack,
+    specs: ModelSpecs,
+    provider: k8s.Provider,
+    depends_on: Sequence[pulumi.Resource],
+    api_key: pulumi.Output[str] | None,
+) -> None:
+    """The rendered objects as typed resources, each after the namespace that holds it."""
+    namespace: pulumi.Resource | None = None
+    for manifest in objects(specs.serving):
+        after = [namespace] if namespace else list(depends_on)
+        resource = _resource(stack, manifest, provider, after, specs.rollout_timeout_s)
+        if manifest["kind"] == "Namespace":
+            namespace = resource
+            _api_key(stack, specs, provider, resource, api_key)
+
+
+def _resource(
+    stack: Stack,
+    manifest: Mapping[str, Any],
+    provider: k8s.Provider,
+    depends_on: Sequence[pulumi.Resource],
+    rollout_timeout_s: int,
+) -> pulumi.CustomResource:
+    kind, name = manifest["kind"], f"{stack.name}-{manifest['kind'].lower()}"
+    timeout = f"{rollout_timeout_s}s"
+    opts = pulumi.ResourceOptions(
+        provider=provider,
+        depends_on=list(depends_on),
+        # KEDA owns the number of replicas.
+        ignore_changes=["spec.replicas"] if kind == "Deployment" else None,
+        custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout) if kind == "Deployment" else None,
+    )
+    members = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+    if kind in TYPED_KINDS:
+        return TYPED_KINDS[kind](name, opts=opts, **_python_names(members))
+    return k8s.apiextensions.CustomResource(
+        name, api_version=manifest["apiVersion"], kind=kind, opts=opts, **_python_names(members)
+    )
+
+
+def _python_names(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The SDK names an object's few top-level members in Python's way; below them, plain dicts go as they are."""
+    return {
+        "automount_service_account_token" if key == "automountServiceAccountToken" else key: value
+        for key, value in members.items()
+    }
+
+
+def _api_key(
+    stack: Stack,
+    specs: ModelSpecs,
+    provider: k8s.Provider,
+    namespace: pulumi.Resource,
+    api_key: pulumi.Output[str] | None,
+) -> None:
+    if specs.serving.api_key_secret is None:
+        return
+    if api_key is None:
+        raise bad_input(
+            "coldstart:apiKey",
+            "not set, but model.engine.require_api_key is true",
+            "Set it: pulumi config set --secret coldstart:apiKey",
+        )
+    k8s.core.v1.Secret(
+        f"{stack.name}-api-key",
+        metadata={"name": API_KEY_SECRET, "namespace": specs.serving.namespace},
+        string_data=cast("dict[str, pulumi.Input[str]]", {"apiKey": api_key}),
+        opts=pulumi.ResourceOptions(provider=provider, depends_on=[namespace]),
+    )

@@ -1,0 +1,293 @@
+"""Rules of a model's settings, against the instance it asks for, the model's facts and its environment."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Iterator, Sequence
+
+from budget.disk import SOCI_FLOOR_MIB_S, volume_mb_s
+from budget.instances import Instance, gpu_instance
+from budget.memory import allocatable_memory_bytes
+from budget.problems import BadInput, Problem
+from infra.environment_rules import numbers, release_problem
+from infra.settings import DIGEST, Capacity, Disk, Egress, Model, Nodes
+from infra.specs import ModelSpecs, model_specs, tensor_parallel, vllm_version
+from infra.stack_file import Stack
+from serving.engine import refusals
+
+GP3_IOPS = (3_000, 80_000)
+GP3_MIB_S_PER_IOPS = 0.25
+GP3_IOPS_PER_GIB = 500
+"""gp3: MiB/s at most a quarter of the IOPS, IOPS at most 500 times the GiB (EBS user guide)."""
+IO2_IOPS_PER_GIB = 1_000
+CUDA_13_SINCE_VLLM = (0, 21, 0)
+R580_SINCE_BOTTLEROCKET = (1, 53, 0)
+"""Images of vLLM 0.21 and newer carry CUDA 13, which needs driver branch R580; Bottlerocket has it since 1.53.0."""
+G7_SINCE = ((1, 37), (1, 68, 0))
+"""g7 needs driver branch R595: first in Bottlerocket's Kubernetes 1.37 variant, 1.68.0 (bottlerocket#4939)."""
+DOCKER_HUB_USD_PER_GB = 0.045
+
+
+def problems(stack: Stack, model: Model) -> Sequence[Problem]:
+    """What is wrong with a model's settings, across fields; what follows from them is checked once they hold."""
+    found = [*_pins(stack, model), *_image_source(stack, model), *_scaling(model), *_zones(stack, model)]
+    try:
+        instance = gpu_instance(model.nodes.instance, where="model.nodes.instance")
+    except BadInput as error:
+        return [*found, *error.problems]
+    found += [
+        *_gpus(model, instance),
+        *_purchase(model.nodes, instance),
+        *_disk(model.nodes, instance),
+        *_volume(model.nodes),
+        *_soci(model.nodes),
+        *_release(stack, model, instance),
+        *_engine(model),
+    ]
+    if found:
+        return found
+    try:
+        return _derived(model, model_specs(stack, model))
+    except BadInput as error:
+        return error.problems
+
+
+def warnings(stack: Stack, model: Model) -> Sequence[Problem]:
+    """What a model's settings cost without saying so."""
+    found: list[Problem] = []
+    if model.revision is None:
+        found.append(Problem("model.revision", "not pinned", f"Run: coldstart pin {stack.name}"))
+    if not DIGEST.search(model.image):
+        found.append(Problem("model.image", f"{model.image} has no digest", f"Run: coldstart pin {stack.name}"))
+    if not _private(model.image) and stack.environment.network.egress is Egress.NAT:
+        found.append(
+            Problem(
+                "model.image",
+                "pulled from a public registry through NAT on every new node, at "
+                f"${DOCKER_HUB_USD_PER_GB:g} per GB and its rate limits",
+                "Copy it into the region's private ECR.",
+            )
+        )
+    instance = gpu_instance(model.nodes.instance)
+    volume = model_specs(stack, model).node.storage.volume
+    volume_rate = volume_mb_s(volume.disk)
+    if volume_rate > instance.ebs_max_mb_s:
+        found.append(
+            Problem(
+                "model.nodes.volume.throughput_mib_s",
+                f"the volume moves {volume_rate:,.0f} MB/s, {instance.name} at most {instance.ebs_max_mb_s:,.0f} MB/s",
+                "You pay for what it can't use.",
+            )
+        )
+    return found
+
+
+def _pins(stack: Stack, model: Model) -> Iterator[Problem]:
+    if not stack.environment.production:
+        return
+    if model.revision is None:
+        yield Problem("model.revision", "not pinned, in a production environment", f"Run: coldstart pin {stack.name}")
+    if not DIGEST.search(model.image):
+        yield Problem(
+            "model.image",
+            f"{model.image} has no digest, in a production environment",
+            f"Run: coldstart pin {stack.name}",
+        )
+
+
+def _private(image: str) -> re.Match[str] | None:
+    return re.match(r"^\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?/", image)
+
+
+def _image_source(stack: Stack, model: Model) -> Iterator[Problem]:
+    region, private = stack.environment.region, _private(model.image)
+    if private and private[1] != region:
+        yield Problem("model.image", f"is in {private[1]}, the environment in {region}", "Copy it into the region.")
+    if not private and stack.environment.network.egress is Egress.NONE:
+        yield Problem(
+            "model.image",
+            f"{model.image} is in a public registry, and the environment has no egress",
+            f"Copy it to {stack.environment.account}.dkr.ecr.{region}.amazonaws.com and name it from there.",
+        )
+
+
+def _scaling(model: Model) -> Iterator[Problem]:
+    scaling = model.scaling
+    if scaling.min_replicas > scaling.max_replicas:
+        yield Problem(
+            "model.scaling.min_replicas",
+            f"{scaling.min_replicas} is more than max_replicas {scaling.max_replicas}",
+            "Raise max_replicas or lower min_replicas.",
+        )
+    if scaling.min_replicas == 0 and not scaling.schedule:
+        yield Problem(
+            "model.scaling.min_replicas",
+            "0 without a schedule: a model without a replica has no queue to see, so nothing would ever wake it",
+            "Add a model.scaling.schedule, or keep one replica.",
+        )
+    for index, window in enumerate(scaling.schedule):
+        where = f"model.scaling.schedule[{index}]"
+        if window.replicas > scaling.max_replicas:
+            yield Problem(
+                f"{where}.replicas",
+                f"{window.replicas} is more than max_replicas {scaling.max_replicas}",
+                "Raise max_replicas.",
+            )
+        if window.timezone not in zoneinfo.available_timezones():
+            yield Problem(f"{where}.timezone", f"{window.timezone!r} is no time zone", "Use one like Europe/Berlin.")
+
+
+def _zones(stack: Stack, model: Model) -> Iterator[Problem]:
+    known = stack.environment.network.zones
+    for zone in model.nodes.zones:
+        if zone not in known:
+            yield Problem("model.nodes.zones", f"{zone!r} is no zone of the environment", f"It has {', '.join(known)}.")
+
+
+def _gpus(model: Model, instance: Instance) -> Iterator[Problem]:
+    ranks, gpus = tensor_parallel(model, instance), instance.kubernetes_gpus
+    where = "model.engine.tensor_parallel"
+    if ranks > gpus:
+        yield Problem(where, f"{ranks}, but {instance.name} has {gpus} GPU(s)", f"Use at most {gpus}.")
+    elif gpus % ranks:
+        fits = [n for n in range(1, gpus + 1) if gpus % n == 0]
+        yield Problem(where, f"{ranks} leaves GPUs of {instance.name} ({gpus}) unused", f"Use one of {fits}.")
+    sharing = model.nodes.gpu_sharing
+    if sharing.time_slicing and ranks > 1:
+        yield Problem(
+            "model.nodes.gpu_sharing.time_slicing",
+            f"with tensor_parallel {ranks}: ranks would wait for each other's turn",
+            "Share GPUs only with tensor_parallel 1.",
+        )
+
+
+def _purchase(nodes: Nodes, instance: Instance) -> Iterator[Problem]:
+    reserved = nodes.capacity in (Capacity.RESERVATION, Capacity.CAPACITY_BLOCK)
+    if reserved and nodes.reservation_id is None:
+        yield Problem("model.nodes.reservation_id", f"missing for capacity {nodes.capacity}", "Name it: cr-…")
+    if nodes.reservation_id and not reserved:
+        yield Problem(
+            "model.nodes.reservation_id",
+            f"set, but capacity is {nodes.capacity}",
+            "Set model.nodes.capacity to reservation or capacity-block.",
+        )
+    if reserved and len(nodes.zones) != 1:
+        yield Problem(
+            "model.nodes.zones",
+            f"{list(nodes.zones)} for capacity {nodes.capacity}",
+            "A reservation is in one zone: name that one.",
+        )
+    if nodes.capacity is Capacity.CAPACITY_BLOCK and "capacity-block" not in instance.usage_classes:
+        yield Problem("model.nodes.capacity", f"{instance.name} is not sold as capacity blocks", "P types are.")
+    if nodes.warm_pool and nodes.capacity in (Capacity.SPOT, Capacity.CAPACITY_BLOCK):
+        yield Problem(
+            "model.nodes.warm_pool", f"can't be with capacity {nodes.capacity}", "Use on-demand, or no warm pool."
+        )
+
+
+def _disk(nodes: Nodes, instance: Instance) -> Iterator[Problem]:
+    if nodes.disk is Disk.NVME and not instance.nvme_disks:
+        yield Problem("model.nodes.disk", f"nvme, but {instance.name} has no local disk", "Use ebs or auto.")
+    throughput = nodes.volume.throughput_mib_s
+    on_ebs = nodes.disk is Disk.EBS or not instance.nvme_disks
+    if on_ebs and throughput is not None and throughput < SOCI_FLOOR_MIB_S:
+        yield Problem(
+            "model.nodes.volume.throughput_mib_s",
+            f"{throughput} MiB/s: parallel pull gains nothing on so slow a disk",
+            f"Use {SOCI_FLOOR_MIB_S} or more, or leave it unset.",
+        )
+
+
+def _volume(nodes: Nodes) -> Iterator[Problem]:
+    volume, where = nodes.volume, "model.nodes.volume"
+    if volume.kind == "io2":
+        if volume.throughput_mib_s is not None:
+            yield Problem(f"{where}.throughput_mib_s", "set for io2", "io2 has none: its throughput follows its IOPS.")
+        return
+    low, high = GP3_IOPS
+    if volume.iops is not None and not low <= volume.iops <= high:
+        yield Problem(f"{where}.iops", f"{volume.iops} for gp3", f"gp3 has {low:,} to {high:,}.")
+    if volume.iops and volume.throughput_mib_s and volume.throughput_mib_s > volume.iops * GP3_MIB_S_PER_IOPS:
+        needed = round(volume.throughput_mib_s / GP3_MIB_S_PER_IOPS)
+        yield Problem(
+            f"{where}.iops", f"{volume.iops} can't carry {volume.throughput_mib_s} MiB/s", f"Use {needed:,} or more."
+        )
+    if volume.iops and volume.size_gib and volume.iops > volume.size_gib * GP3_IOPS_PER_GIB:
+        yield Problem(
+            f"{where}.iops", f"{volume.iops} on {volume.size_gib} GiB", f"At most {GP3_IOPS_PER_GIB} IOPS per GiB."
+        )
+
+
+def _soci(nodes: Nodes) -> Iterator[Problem]:
+    soci = nodes.soci
+    for kind, total, each in (
+        ("downloads", soci.max_concurrent_downloads, soci.max_concurrent_downloads_per_image),
+        ("unpacks", soci.max_concurrent_unpacks, soci.max_concurrent_unpacks_per_image),
+    ):
+        if total is not None and each is not None and each > total:
+            yield Problem(
+                f"model.nodes.soci.max_concurrent_{kind}_per_image",
+                f"{each} is more than max_concurrent_{kind} {total}: the snapshotter would not start",
+                "Lower it, or leave the cap over all images unset.",
+            )
+
+
+def _release(stack: Stack, model: Model, instance: Instance) -> Iterator[Problem]:
+    release = model.nodes.bottlerocket_release
+    where = "model.nodes.bottlerocket_release" if release else "environment.bottlerocket_release"
+    release = release or stack.environment.bottlerocket_release
+    if model.nodes.bottlerocket_release:
+        yield from release_problem(where, release)
+    kubernetes, g7 = numbers(stack.environment.kubernetes_version), G7_SINCE
+    if instance.family == "g7" and (kubernetes < g7[0] or numbers(release) < g7[1]):
+        yield Problem(
+            "model.nodes.instance",
+            "g7 needs driver branch R595, which this release and Kubernetes version lack",
+            "Use Kubernetes 1.37 or newer with Bottlerocket 1.68.0 or newer, or another family.",
+        )
+    version = vllm_version(model)
+    if version and version >= CUDA_13_SINCE_VLLM and numbers(release) < R580_SINCE_BOTTLEROCKET:
+        yield Problem(
+            where,
+            f"{release} has a driver older than R580, and vLLM {'.'.join(map(str, version))} carries CUDA 13",
+            "Use Bottlerocket 1.53.0 or newer.",
+        )
+
+
+def _engine(model: Model) -> Iterator[Problem]:
+    version = vllm_version(model)
+    if version is None:
+        yield Problem(
+            "model.engine.version",
+            f"missing, and the tag of {model.image} names none",
+            "Name vLLM's version, or keep a tag like v0.27.1 before the digest.",
+        )
+        return
+    yield from refusals(version, model.engine.args)
+
+
+def _derived(model: Model, specs: ModelSpecs) -> list[Problem]:
+    """What follows from settings that each hold: the pod must fit the node."""
+    instance, pods = specs.node.instance, specs.pods_per_node
+    room = allocatable_memory_bytes(instance) // pods
+    if specs.serving.memory_bytes > room:
+        return [
+            Problem(
+                "model.nodes.instance",
+                f"a pod needs {specs.serving.memory_bytes / 2**30:.0f} GiB of host memory, "
+                f"{instance.name} leaves {room / 2**30:.0f} GiB for each of {pods}",
+                "Choose an instance with more memory, or lower model.weights.streamer_memory_gib.",
+            )
+        ]
+    cooldown, slowest = model.scaling.cooldown_s, specs.slowest_start_s
+    if cooldown is not None and cooldown < slowest:
+        return [
+            Problem(
+                "model.scaling.cooldown_s",
+                f"{cooldown} s is shorter than the slowest predicted start of {slowest:.0f} s: "
+                "a pod could be scaled away while it loads",
+                f"Use {slowest:.0f} or more, or leave it unset.",
+            )
+        ]
+    return []

@@ -1,0 +1,32 @@
+"""Rules across settings: what no single field can know. Problems stop the program, warnings do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from budget.problems import BadInput, Problem
+from infra import environment_rules, model_rules
+from infra.stack_file import Stack
+
+
+def problems(stack: Stack) -> Sequence[Problem]:
+    """Everything about a stack that can't be."""
+    found = list(environment_rules.problems(stack.environment))
+    if stack.model is not None:
+        found += model_rules.problems(stack, stack.model)
+    return found
+
+
+def warnings(stack: Stack) -> Sequence[Problem]:
+    """Everything about a stack that can be, but costs something the person may not know of."""
+    return model_rules.warnings(stack, stack.model) if stack.model is not None else ()
+
+
+def check(stack: Stack) -> None:
+    """Refuses a stack that can't be.
+
+    Raises:
+        BadInput: every broken rule.
+    """
+    if found := problems(stack):
+        raise BadInput(found)

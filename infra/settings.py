@@ -1,0 +1,485 @@
+"""The stack file: every key a person may write, with its unit, its default and the reason for it.
+
+Two kinds of stack share one tree. A file that sets `coldstart:environment` is an environment; one that sets
+`coldstart:model` is a model on an environment. Nothing else in the project knows these keys.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
+
+REVISION = re.compile(r"^[0-9a-f]{40}$")
+DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+
+
+class Tree(BaseModel):
+    """A node of the settings tree: unknown keys are refused, values never change after parsing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def setting(
+    default: Any = ...,  # noqa: ANN401 - a default is of the field's type
+    *,
+    what: str,
+    why: str = "",
+    unit: str = "",
+    **limits: Any,  # noqa: ANN401 - passed on to pydantic as they are
+) -> Any:  # noqa: ANN401 - pydantic.Field is typed the same
+    """A field with what it means, its unit, and why its default is what it is."""
+    extra: dict[str, JsonValue] = {"unit": unit, "why": why}
+    if isinstance(default, type):
+        return Field(default_factory=default, description=what, json_schema_extra=extra, **limits)
+    return Field(default, description=what, json_schema_extra=extra, **limits)
+
+
+def _account(value: object) -> object:
+    """YAML reads an unquoted account id as a number; its leading zeros are known to be missing, so they come back."""
+    return f"{value:012d}" if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Account = Annotated[str, BeforeValidator(_account), StringConstraints(pattern=r"^\d{12}$")]
+Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+Cidr = Annotated[str, StringConstraints(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$")]
+Zone = Annotated[str, StringConstraints(pattern=r"^[a-f]$")]
+RoleArn = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$")]
+KeyArn = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/.+$")]
+Release = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
+Minor = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}$")]
+Source = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
+Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?$")]
+Cron = Annotated[str, StringConstraints(pattern=r"^(\S+ ){4}\S+$")]
+BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")]
+
+
+class Egress(StrEnum):
+    """How private subnets reach the internet."""
+
+    NAT = "nat"
+    NONE = "none"
+
+
+class Presence(StrEnum):
+    """Whether a controller is installed by the environment or already there."""
+
+    INSTALL = "install"
+    PRESENT = "present"
+
+
+class Profile(StrEnum):
+    """What a model's start is tuned for."""
+
+    PRODUCTION = "production"
+    DEV = "dev"
+
+
+class Capacity(StrEnum):
+    """How GPU instances are bought."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+    RESERVATION = "reservation"
+    CAPACITY_BLOCK = "capacity-block"
+
+
+class Disk(StrEnum):
+    """Where images, SOCI and the kubelet keep their bytes."""
+
+    AUTO = "auto"
+    NVME = "nvme"
+    EBS = "ebs"
+
+
+# ---- environment -------------------------------------------------------------------------------------------------
+
+
+class Network(Tree):
+    """`environment.network`."""
+
+    cidr: Cidr = setting(
+        "10.64.0.0/16",
+        what="Address range of the VPC, between /16 and /20.",
+        why="Room for 8,000 pod addresses per zone; 10.64 is rarely taken by an office network.",
+    )
+    zones: tuple[Zone, ...] = setting(
+        ("a", "b", "c"),
+        what="Letters of the availability zones to use, as in us-west-2a.",
+        why="Three zones triple the chance of finding a free GPU; each costs interface endpoints by the hour.",
+        min_length=2,
+        max_length=4,
+    )
+    egress: Egress = setting(
+        Egress.NAT,
+        what="How private subnets reach the internet: one NAT gateway, or not at all.",
+        why="Without egress every image must be in a private registry of the region.",
+    )
+
+
+class Access(Tree):
+    """`environment.access`."""
+
+    public_cidrs: tuple[Cidr, ...] = setting(
+        (),
+        what="Address ranges that may reach the Kubernetes API from outside the VPC. Empty: the API is private only.",
+        why="A GPU cluster's API is not for the world.",
+    )
+    open_to_the_world: bool = setting(
+        default=False,
+        what="Allows 0.0.0.0/0 in public_cidrs.",
+        why="An open endpoint must be somebody's decision, not a copied line.",
+    )
+    admin_roles: tuple[RoleArn, ...] = setting(
+        (), what="IAM roles that administer the cluster besides the one that creates it, each an EKS access entry."
+    )
+
+
+class SystemNodes(Tree):
+    """`environment.system_nodes`."""
+
+    instance: Literal["m7i.large", "m7i.xlarge", "m6i.large", "m6i.xlarge"] = setting(
+        "m7i.large",
+        what="Instance type of the nodes that run CoreDNS, KEDA and the autoscaler.",
+        why="2 vCPU and 8 GiB hold the controllers of one environment.",
+    )
+    count: int = setting(
+        2, what="How many.", unit="nodes", why="Two, so that replacing one never stops the controllers.", ge=1, le=10
+    )
+
+
+class Addons(Tree):
+    """`environment.addons`."""
+
+    keda: Presence = setting(
+        Presence.INSTALL,
+        what="KEDA, which scales model deployments: installed by a pinned chart, or already present.",
+        why="Model stacks need it; a cluster has room for one only.",
+    )
+    cluster_autoscaler: Presence = setting(
+        Presence.INSTALL,
+        what="Cluster autoscaler, which sizes GPU node groups: installed by a pinned chart, or already present.",
+        why="As for KEDA.",
+    )
+
+
+class Bucket(Tree):
+    """`environment.bucket`."""
+
+    name: BucketName | None = setting(
+        None,
+        what="Name of the weight bucket.",
+        why="Unset: coldstart-<environment>-<account>-<region>: the same on every `up`, so a kept one is found.",
+    )
+    kms_key_arn: KeyArn | None = setting(
+        None,
+        what="KMS key that encrypts the weights.",
+        why="Unset: S3's own AES-256, which costs no KMS call per object.",
+    )
+    keep: bool = setting(
+        default=True,
+        what="Whether the bucket outlives `pulumi destroy` of the environment.",
+        why="Staging again costs hours and egress; keeping 100 GB costs $2.30 a month.",
+    )
+
+
+class Environment(Tree):
+    """`coldstart:environment`: network, cluster, bucket and identity, created once."""
+
+    region: Region = setting(what="AWS region of everything.")
+    account: Account = setting(
+        what="AWS account id, 12 digits. Any other account is refused before a call changes anything."
+    )
+    owner: str = setting(what="Who answers for the bill: a tag on every resource.", min_length=1, max_length=128)
+    production: bool = setting(
+        default=False,
+        what="Production rules: unpinned images and revisions refused, a NAT gateway per zone, the cluster protected.",
+        why="A first environment is a trial.",
+    )
+    kubernetes_version: Minor = setting(
+        "1.35",
+        what="Kubernetes minor version of the cluster, 1.35 or newer.",
+        why="1.34 leaves EKS standard support on 2 December 2026; extended support costs six times as much.",
+    )
+    bottlerocket_release: Release = setting(
+        "1.69.0",
+        what="Bottlerocket release of all nodes, 1.46.0 or newer.",
+        why="Pinned: a new release can bring another GPU driver. 1.46.0 is the first that binds the SOCI directory.",
+    )
+    network: Network = setting(Network, what="The VPC.")
+    access: Access = setting(Access, what="Who reaches the Kubernetes API.")
+    system_nodes: SystemNodes = setting(SystemNodes, what="Nodes for the controllers.")
+    addons: Addons = setting(Addons, what="Controllers that model stacks rely on.")
+    bucket: Bucket = setting(Bucket, what="The weight bucket.")
+    log_retention_days: Literal[7, 14, 30, 60, 90, 180, 365] = setting(
+        30,
+        what="How long the cluster's control plane logs are kept.",
+        unit="days",
+        why="A log group without an end bills for ever.",
+    )
+    tags: dict[str, str] = setting(dict, what="More tags for every resource.")
+
+
+# ---- model -------------------------------------------------------------------------------------------------------
+
+
+class Volume(Tree):
+    """`model.nodes.volume`: the EBS data volume of a GPU node (`/dev/xvdb`)."""
+
+    kind: Literal["gp3", "io2"] = setting(
+        "gp3", what="EBS volume type.", why="gp3 reaches 2,000 MiB/s; io2 is for instances that can take more."
+    )
+    size_gib: int | None = setting(
+        None, what="Size.", unit="GiB", why="Unset: three times the unpacked image plus headroom.", ge=20, le=65536
+    )
+    iops: int | None = setting(
+        None, what="Provisioned IOPS.", unit="IOPS", why="Unset: what the throughput needs.", ge=100, le=256_000
+    )
+    throughput_mib_s: int | None = setting(
+        None,
+        what="Provisioned throughput of gp3.",
+        unit="MiB/s",
+        why="Unset: 1,000 when images are on EBS, else the 125 that are free; never more than the instance can use.",
+        ge=125,
+        le=2000,
+    )
+
+
+class WarmPool(Tree):
+    """`model.nodes.warm_pool`: stopped or running spare instances."""
+
+    size: int = setting(what="Instances kept prepared.", unit="nodes", ge=1, le=100)
+    state: Literal["stopped", "running"] = setting(
+        "stopped",
+        what="Stopped spares cost only their volumes but hold no capacity; running ones cost their full price.",
+        why="Bottlerocket has no hibernation.",
+    )
+
+
+class GpuSharing(Tree):
+    """`model.nodes.gpu_sharing`: several pods on one GPU."""
+
+    time_slicing: int | None = setting(
+        None,
+        what="Pods that take turns on each GPU.",
+        unit="replicas",
+        why="Unset: a GPU is one pod's own.",
+        ge=2,
+        le=48,
+    )
+    mig_profile: str | None = setting(
+        None,
+        what="MIG partition of each GPU, such as 1g.10gb, or the number of equal parts.",
+        why="Unset: no partitioning.",
+        pattern=r"^([12347]|\dg\.\d+gb)$",
+    )
+
+
+class Soci(Tree):
+    """`model.nodes.soci`: overrides of the computed parallel pull tuning."""
+
+    max_concurrent_downloads: int | None = setting(
+        None, what="Ranged requests at once over all images.", why="Unset: no limit of its own.", ge=1
+    )
+    max_concurrent_downloads_per_image: int | None = setting(
+        None, what="Ranged requests at once of one image.", why="Unset: computed from the network.", ge=1
+    )
+    max_concurrent_unpacks: int | None = setting(
+        None, what="Layers unpacked at once over all images.", why="Unset: no limit of its own.", ge=1
+    )
+    max_concurrent_unpacks_per_image: int | None = setting(
+        None, what="Layers of one image unpacked at once.", why="Unset: computed from vCPUs and layers.", ge=1
+    )
+    chunk_mib: int | None = setting(
+        None, what="Size of one ranged request.", unit="MiB", why="Unset: computed from the layers.", ge=1, le=1024
+    )
+
+
+class Nodes(Tree):
+    """`model.nodes`: the GPU node group."""
+
+    instance: str = setting(what="EC2 instance type with NVIDIA GPUs; `coldstart plan --model` lists those that fit.")
+    capacity: Capacity = setting(
+        Capacity.ON_DEMAND, what="How instances are bought.", why="Spot and reservations are decisions."
+    )
+    reservation_id: str | None = setting(
+        None,
+        what="Capacity reservation or capacity block, cr-…",
+        why="Needed by `reservation` and `capacity-block` alone.",
+        pattern=r"^cr-[0-9a-f]{17}$",
+    )
+    zones: tuple[Zone, ...] = setting(
+        (), what="Zones for GPU nodes.", why="Empty: every zone of the environment, since capacity is where it is."
+    )
+    group_per_zone: bool = setting(
+        default=False,
+        what="One node group per zone instead of one over all.",
+        why="One group finds capacity in any zone; separate ones let the autoscaler give up on a zone without it.",
+    )
+    min_nodes: int = setting(
+        0, what="GPU nodes that always run.", unit="nodes", why="An idle GPU node is the largest bill.", ge=0, le=1000
+    )
+    disk: Disk = setting(
+        Disk.AUTO,
+        what="Where images live: instance NVMe, the EBS volume, or whichever writes faster.",
+        why="Small NVMe disks are slower than a tuned gp3 on some types, so numbers decide.",
+    )
+    volume: Volume = setting(Volume, what="The EBS data volume.")
+    warm_pool: WarmPool | None = setting(None, what="Prepared spare instances.", why="They cost money while idle.")
+    gpu_sharing: GpuSharing = setting(GpuSharing, what="Several pods on one GPU.")
+    soci: Soci = setting(Soci, what="Overrides of the parallel pull tuning.")
+    bottlerocket_release: Release | None = setting(
+        None,
+        what="Bottlerocket release of these nodes.",
+        why="Unset: the environment's. Set it to try a release on one model.",
+    )
+
+
+class Engine(Tree):
+    """`model.engine`: vLLM."""
+
+    tensor_parallel: int | None = setting(
+        None, what="GPUs one replica spreads over.", unit="GPUs", why="Unset: all GPUs of the instance.", ge=1, le=16
+    )
+    context_tokens: int = setting(
+        8192,
+        what="Longest prompt plus answer.",
+        unit="tokens",
+        why="KV cache is bought by the token: 8,192 fits chat; raise it for documents.",
+        ge=128,
+        le=10_000_000,
+    )
+    concurrency: int = setting(
+        64,
+        what="Requests one replica serves at once; also decides which CUDA graphs are captured.",
+        unit="requests",
+        why="Graphs nobody runs still cost start time.",
+        ge=1,
+        le=4096,
+    )
+    gpu_memory_utilization: float = setting(
+        0.9, what="Share of GPU memory the engine may take.", why="The engine's own default.", gt=0.1, le=0.98
+    )
+    version: Release | None = setting(
+        None, what="vLLM version inside the image.", why="Unset: read from the image's tag, v0.27.1 or the like."
+    )
+    args: tuple[str, ...] = setting((), what="More engine arguments, each `--flag=value` or `--flag`.")
+    require_api_key: bool = setting(
+        default=False,
+        what="Whether requests need the key in the secret `coldstart:apiKey`.",
+        why="The Service is cluster-internal.",
+    )
+
+
+class Weights(Tree):
+    """`model.weights`: how weights reach the GPU."""
+
+    path: Literal["stream"] = setting(
+        "stream", what="`stream`: from the bucket straight to GPU memory.", why="No disk between S3 and the GPU."
+    )
+    distributed: bool | None = setting(
+        None,
+        what="Whether tensor parallel ranks share one read of the weights.",
+        why="Unset: yes when tensor_parallel > 1, since otherwise every rank reads everything.",
+    )
+    streamer_memory_gib: int | None = setting(
+        None,
+        what="Host memory the streamer may use as a buffer.",
+        unit="GiB",
+        why="Unset: the smaller of the weights and 16 GiB; more buys nothing once the network is full.",
+        ge=1,
+        le=2048,
+    )
+    trust_remote_code: bool = setting(
+        default=False, what="Whether the model's own Python files are staged and run.", why="They are somebody's code."
+    )
+
+
+class Window(Tree):
+    """`model.scaling.schedule[]`: a time with a minimum of replicas."""
+
+    start: Cron = setting(what="When it begins: five cron fields.")
+    end: Cron = setting(what="When it ends: five cron fields.")
+    timezone: str = setting("UTC", what="IANA time zone of both.", why="One clock unless said otherwise.")
+    replicas: int = setting(what="Replicas kept in between.", unit="replicas", ge=1, le=1000)
+
+
+class Scaling(Tree):
+    """`model.scaling`: replicas."""
+
+    min_replicas: int = setting(
+        1,
+        what="Replicas outside any schedule.",
+        unit="replicas",
+        why="The fastest cold start is the one avoided.",
+        ge=0,
+    )
+    max_replicas: int = setting(what="Replicas at most; also bounds the node group, hence the bill.", ge=1, le=1000)
+    waiting_requests: int = setting(
+        4,
+        what="Waiting requests per replica above which one more is asked for.",
+        unit="requests",
+        why="Public operators use 4 to 5; GPU utilisation says nothing about a queue.",
+        ge=1,
+        le=1000,
+    )
+    schedule: tuple[Window, ...] = setting((), what="Times with more replicas than the minimum.")
+    cooldown_s: int | None = setting(
+        None,
+        what="Quiet time before scaling to the minimum.",
+        unit="seconds",
+        why="Unset: longer than the slowest predicted start, so that a loading pod is never scaled away.",
+        ge=60,
+        le=86_400,
+    )
+
+
+class Slo(Tree):
+    """`model.slo`: what a cold start may take."""
+
+    cold_start_s: int | None = setting(None, what="Longest acceptable cold start.", unit="seconds", why="", ge=1)
+    enforce: bool = setting(
+        default=False,
+        what="Whether `pulumi up` fails when the predicted start is longer.",
+        why="A prediction warns first.",
+    )
+
+
+class ImageFacts(Tree):
+    """`model.image_facts`: what is known of an image that no table knows."""
+
+    compressed_bytes: int = setting(what="Sum of the layers as stored in the registry.", unit="bytes", ge=1)
+    layers: tuple[int, ...] = setting((), what="Compressed bytes of each layer.", unit="bytes")
+
+
+class Model(Tree):
+    """`coldstart:model`: one model on an environment."""
+
+    environment: str = setting(what="Name of the environment stack it runs on.")
+    source: Source = setting(what="Model repository, ORG/NAME.")
+    revision: str | None = setting(
+        None,
+        what="Commit of the model repository, 40 hex digits.",
+        why="Unset: unpinned; `coldstart pin` writes it. Production refuses it unset.",
+        pattern=REVISION.pattern,
+    )
+    image: Image = setting(what="Engine image; a pin ends in @sha256:…, which `coldstart pin` writes.")
+    image_facts: ImageFacts | None = setting(
+        None, what="Size of the image.", why="Unset: the table of known images, else a typical split, said as such."
+    )
+    profile: Profile = setting(
+        Profile.PRODUCTION,
+        what="`production`: compiled and captured; `dev`: eager, starts sooner and answers slower.",
+        why="Eager answers cost more GPU time than they save.",
+    )
+    nodes: Nodes = setting(what="GPU nodes.")
+    engine: Engine = setting(Engine, what="The engine.")
+    weights: Weights = setting(Weights, what="The weights.")
+    scaling: Scaling = setting(what="Replicas.")
+    slo: Slo = setting(Slo, what="What a cold start may take.")
+
+
+KINDS: dict[str, type[Tree]] = {"environment": Environment, "model": Model}
+"""Top-level key of a stack file under `coldstart:` → its tree."""

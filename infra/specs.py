@@ -1,0 +1,277 @@
+"""What follows from a model's settings: the node, the volume, the pod. Computed once, used by all that need it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from budget.disk import GP3_DEFAULT_IOPS, GP3_DEFAULT_MIB_S, SOCI_FLOOR_MIB_S, data_volume_gib
+from budget.instances import GIB, MIB_S_TO_MB_S, Instance, gpu_instance
+from budget.memory import Streamer, streaming_host_memory
+from budget.models import ModelFacts
+from infra.accounts import bucket_name, environment_tags, zone_names
+from infra.forecast import ImageFacts, facts_of_model, image_facts, phases
+from infra.settings import Environment, Model, Profile, Volume
+from infra.stack_file import Stack
+from nodeconfig.bottlerocket import NodeSpec, Sharing
+from nodeconfig.soci import Tuned, Tuning, tune
+from nodeconfig.storage import Storage, choose
+from nodeconfig.storage import Volume as NodeVolume
+from serving.engine import EngineSpec
+from serving.manifests import MARGIN, Phase, Scaling, ServingSpec, Window
+
+API_KEY_SECRET = "engine-api-key"  # noqa: S105 - the name of a Kubernetes Secret, not its content
+UNPINNED = "unpinned"
+"""Stands where a revision would, so that an unpinned stack can be looked at; nothing is ever staged there."""
+STREAMER_MEMORY_BYTES = 16 * GIB
+"""Host buffer of the streamer: more than a second of the fastest network card; a larger one only waits with it."""
+SHUTDOWN_TIMEOUT_S = 60
+"""Requests in flight get this long to finish."""
+CPU_SHARE = 0.85
+"""Of what is left when one vCPU is set aside: daemon sets and the kubelet need the rest."""
+NODE_TIMEOUT_MINUTES = 45
+COOLDOWN_FLOOR_S = 300
+"""KEDA's own default."""
+NVME_MIN_VOLUME_GIB = 20
+"""Data volume of a node whose images are on NVMe: logs of the system and what is written before the disks are bound."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpecs:
+    """Everything that a model's resources are built from.
+
+    Attributes:
+        pods_per_node: replicas that fit one node by GPUs.
+        max_nodes: nodes that the most replicas need; bounds the bill.
+        ephemeral_gib: node disk that pods see.
+        zone_groups: node groups as (suffix of the name, zones).
+        revision: 40-hex commit, or `unpinned`.
+        slowest_start_s: the budget's high total.
+    """
+
+    node: NodeSpec
+    serving: ServingSpec
+    image: ImageFacts
+    bucket: str
+    revision: str
+    weights_bytes: int
+    pods_per_node: int
+    max_nodes: int
+    ephemeral_gib: int
+    zone_groups: Sequence[tuple[str, tuple[str, ...]]]
+    slowest_start_s: float
+    rollout_timeout_s: int
+    node_timeout_minutes: int
+
+
+def tensor_parallel(model: Model, instance: Instance) -> int:
+    """GPUs one replica spreads over."""
+    return model.engine.tensor_parallel or instance.kubernetes_gpus
+
+
+def vllm_version(model: Model) -> tuple[int, int, int] | None:
+    """Version of vLLM: as set, else from the image's tag; None when neither names it."""
+    if model.engine.version:
+        major, minor, patch = model.engine.version.split(".")
+        return int(major), int(minor), int(patch)
+    tag = re.search(r":v?(\d+)\.(\d+)\.(\d+)[\w.-]*(@|$)", model.image)
+    return (int(tag[1]), int(tag[2]), int(tag[3])) if tag else None
+
+
+def model_specs(stack: Stack, model: Model) -> ModelSpecs:
+    """The specs of a model stack.
+
+    Raises:
+        BadInput: unknown instance type or model.
+    """
+    instance = gpu_instance(model.nodes.instance, where="model.nodes.instance")
+    image, facts = image_facts(model), facts_of_model(model)
+    node = _node(stack.environment, model, instance, image)
+    ranks = tensor_parallel(model, instance)
+    sliced = model.nodes.gpu_sharing.time_slicing or 1
+    pods_per_node = max(1, instance.kubernetes_gpus * sliced // ranks)
+    budget = phases(stack, model)
+    slowest_s = sum(phase.high_s for phase in budget.values())
+    volume_gib = node.storage.volume.size_gib
+    on_nvme = node.storage.kind == "nvme"
+    return ModelSpecs(
+        node=node,
+        serving=_serving(stack, model, instance, facts, budget, pods_per_node, slowest_s),
+        image=image,
+        bucket=bucket_name(stack),
+        revision=model.revision or UNPINNED,
+        weights_bytes=facts.weights_bytes,
+        pods_per_node=pods_per_node,
+        max_nodes=max(math.ceil(model.scaling.max_replicas / pods_per_node), model.nodes.min_nodes),
+        ephemeral_gib=instance.nvme_bytes // GIB if on_nvme else volume_gib,
+        zone_groups=_zone_groups(stack, model),
+        slowest_start_s=slowest_s,
+        rollout_timeout_s=math.ceil(slowest_s * MARGIN),
+        node_timeout_minutes=NODE_TIMEOUT_MINUTES,
+    )
+
+
+def _zone_groups(stack: Stack, model: Model) -> Sequence[tuple[str, tuple[str, ...]]]:
+    letters = model.nodes.zones or stack.environment.network.zones
+    zones = zone_names(stack.environment.region, letters)
+    if model.nodes.group_per_zone:
+        return [(letter, (zone,)) for letter, zone in zip(letters, zones, strict=True)]
+    return [("", zones)]
+
+
+# ---- node ---------------------------------------------------------------------------------------------------------
+
+
+def _node(environment: Environment, model: Model, instance: Instance, image: ImageFacts) -> NodeSpec:
+    release = model.nodes.bottlerocket_release or environment.bottlerocket_release
+    major, minor, patch = (int(part) for part in release.split("."))
+    sharing = model.nodes.gpu_sharing
+    return NodeSpec(
+        release=(major, minor, patch),
+        instance=instance,
+        soci=_tuning(model, instance, image),
+        storage=_storage(model, instance, image),
+        sharing=Sharing(time_slicing=sharing.time_slicing, mig_profile=sharing.mig_profile),
+        metrics=environment.network.egress == "nat",
+    )
+
+
+def _tuning(model: Model, instance: Instance, image: ImageFacts) -> Tuning:
+    computed, asked = tune(instance, image.layers), model.nodes.soci
+
+    def value(override: int | None, tuned: Tuned, cap: int | None = None) -> Tuned:
+        if override is not None:
+            return Tuned(value=override, reason="asked for")
+        if cap is not None and tuned.value > cap:
+            return Tuned(value=cap, reason=f"the cap over all images, below the computed {tuned.value}")
+        return tuned
+
+    return Tuning(
+        downloads=value(asked.max_concurrent_downloads_per_image, computed.downloads, asked.max_concurrent_downloads),
+        unpacks=value(asked.max_concurrent_unpacks_per_image, computed.unpacks, asked.max_concurrent_unpacks),
+        chunk_mib=value(asked.chunk_mib, computed.chunk_mib),
+        downloads_all=asked.max_concurrent_downloads,
+        unpacks_all=asked.max_concurrent_unpacks,
+    )
+
+
+def _storage(model: Model, instance: Instance, image: ImageFacts) -> Storage:
+    size_gib = data_volume_gib(image_bytes=image.compressed_bytes, unpacked_bytes=image.unpacked_bytes)
+    return choose(
+        instance,
+        wanted=model.nodes.disk.value,
+        nvme_volume=_volume(model.nodes.volume, NVME_MIN_VOLUME_GIB, GP3_DEFAULT_MIB_S),
+        ebs_volume=_volume(model.nodes.volume, size_gib, _useful_mib_s(instance)),
+    )
+
+
+def _useful_mib_s(instance: Instance) -> int:
+    """Throughput worth paying for: what the instance can take in a burst, within what SOCI needs and gp3 can do."""
+    return min(1_000, max(SOCI_FLOOR_MIB_S, math.ceil(instance.ebs_max_mb_s / MIB_S_TO_MB_S)))
+
+
+def _volume(asked: Volume, size_gib: int, throughput_mib_s: int) -> NodeVolume:
+    if asked.kind == "io2":
+        return NodeVolume(
+            kind="io2", size_gib=asked.size_gib or size_gib, iops=asked.iops or 16_000, throughput_mib_s=None
+        )
+    throughput = asked.throughput_mib_s or throughput_mib_s
+    iops = asked.iops or max(GP3_DEFAULT_IOPS, 4 * throughput)
+    return NodeVolume(kind="gp3", size_gib=asked.size_gib or size_gib, iops=iops, throughput_mib_s=throughput)
+
+
+# ---- pod ----------------------------------------------------------------------------------------------------------
+
+
+def _serving(
+    stack: Stack,
+    model: Model,
+    instance: Instance,
+    facts: ModelFacts,
+    budget: Mapping[str, Phase],
+    pods_per_node: int,
+    slowest_s: float,
+) -> ServingSpec:
+    ranks = tensor_parallel(model, instance)
+    engine = _engine(stack, model, instance, facts, ranks)
+    return ServingSpec(
+        name=stack.slug,
+        namespace=stack.slug,
+        labels={f"coldstart/{key}": environment_tags(stack)[key] for key in ("environment", "stack")},
+        model=model.source,
+        revision=model.revision or UNPINNED,
+        image=model.image,
+        instance=instance.name,
+        engine=engine,
+        gpus=ranks,
+        time_sliced=model.nodes.gpu_sharing.time_slicing is not None,
+        cpu_millicores=int((instance.vcpu - 1) * 1000 * CPU_SHARE / pods_per_node),
+        memory_bytes=_host_memory(engine, facts, ranks),
+        budget=budget,
+        scaling=_scaling(model, slowest_s),
+        api_key_secret=API_KEY_SECRET if model.engine.require_api_key else None,
+    )
+
+
+def _engine(stack: Stack, model: Model, instance: Instance, facts: ModelFacts, ranks: int) -> EngineSpec:
+    engine, weights = model.engine, model.weights
+    distributed = ranks > 1 if weights.distributed is None else weights.distributed
+    prefix = f"models/{model.source}/{model.revision or UNPINNED}"
+    return EngineSpec(
+        version=vllm_version(model) or (0, 0, 0),
+        weights_uri=f"s3://{bucket_name(stack)}/{prefix}/",
+        region=stack.environment.region,
+        served_name=stack.slug,
+        tensor_parallel=ranks,
+        context_tokens=engine.context_tokens,
+        concurrency=engine.concurrency,
+        gpu_memory_utilization=engine.gpu_memory_utilization,
+        eager=model.profile is Profile.DEV,
+        distributed=distributed,
+        network_gbps=instance.plan_network_gbps,
+        streamer_memory_bytes=_streamer_limit(model, facts, ranks),
+        trust_remote_code=weights.trust_remote_code,
+        shutdown_timeout_s=SHUTDOWN_TIMEOUT_S,
+        args=engine.args,
+    )
+
+
+def _streamer_limit(model: Model, facts: ModelFacts, ranks: int) -> int:
+    """RUNAI_STREAMER_MEMORY_LIMIT: a rank's share of the buffer, since releases before 0.17 count it per rank.
+
+    Never below the largest tensor, which the streamer would refuse.
+    """
+    asked = model.weights.streamer_memory_gib
+    total = asked * GIB if asked else min(facts.weights_bytes, STREAMER_MEMORY_BYTES)
+    return max(total // ranks, facts.largest_tensor_bytes)
+
+
+def _host_memory(engine: EngineSpec, facts: ModelFacts, ranks: int) -> int:
+    streamer = Streamer(
+        version=(0, 15), distributed=engine.distributed, memory_limit_bytes=engine.streamer_memory_bytes
+    )
+    memory = streaming_host_memory(
+        streamer,
+        checkpoint_bytes=facts.weights_bytes,
+        largest_tensor_bytes=facts.largest_tensor_bytes,
+        ranks=ranks,
+    )
+    return memory.request_bytes
+
+
+def _scaling(model: Model, slowest_s: float) -> Scaling:
+    scaling = model.scaling
+    cooldown_s = scaling.cooldown_s or max(COOLDOWN_FLOOR_S, math.ceil(slowest_s * MARGIN))
+    return Scaling(
+        min_replicas=scaling.min_replicas,
+        max_replicas=scaling.max_replicas,
+        waiting_requests=scaling.waiting_requests,
+        cooldown_s=cooldown_s,
+        stabilization_s=min(3_600, cooldown_s),
+        schedule=tuple(
+            Window(start=window.start, end=window.end, timezone=window.timezone, replicas=window.replicas)
+            for window in scaling.schedule
+        ),
+    )

@@ -1,0 +1,219 @@
+"""From what a person wrote to typed settings: every problem at once, each with its key path and its mend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from budget.problems import BadInput, Problem, bad_input, did_you_mean
+from infra.settings import KINDS, Environment, Model
+
+PROJECT = "coldstart"
+STACKS = Path(__file__).parent / "stacks"
+_STACK_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """A stack file, parsed.
+
+    Attributes:
+        name: stack name, as in `Pulumi.<name>.yaml`.
+        environment: settings of the environment itself, or of the one the model runs on.
+        model: settings of the model; None in an environment stack.
+    """
+
+    name: str
+    environment: Environment
+    model: Model | None
+
+    @property
+    def environment_name(self) -> str:
+        """Name of the environment stack."""
+        return self.model.environment if self.model else self.name
+
+    @property
+    def slug(self) -> str:
+        """What is left of a model stack's name without its environment: names namespace, Service and identity."""
+        return self.name.removeprefix(f"{self.environment_name}-")
+
+
+def names(directory: Path = STACKS) -> Sequence[str]:
+    """Names of all stack files in a folder."""
+    return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in directory.glob("Pulumi.*.yaml"))
+
+
+def path_of(name: str, directory: Path = STACKS) -> Path:
+    """Where a stack's file lies.
+
+    Raises:
+        BadInput: there is no such stack; names the close ones.
+    """
+    path = directory / f"Pulumi.{name}.yaml"
+    if not _STACK_NAME.match(name) or not path.is_file():
+        raise bad_input(name, f"there is no stack file {path.name}", did_you_mean(name, names(directory)))
+    return path
+
+
+def config_of(name: str, directory: Path = STACKS) -> dict[str, Any]:
+    """The `config:` section of a stack file, keys with their namespace.
+
+    Raises:
+        BadInput: no such stack, or the file is no YAML mapping.
+    """
+    path = path_of(name, directory)
+    try:
+        document: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}" if mark is not None else ""
+        raise bad_input(f"{path.name}{line}", "not YAML", str(getattr(error, "problem", error))) from error
+    config = document.get("config") if isinstance(document, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - YAML is untyped until parsed below
+    if not isinstance(config, dict):
+        raise bad_input(path.name, "has no `config:` section", "Copy one of the shipped stack files.")
+    return {str(key): value for key, value in config.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - as above
+
+
+def parse(name: str, config: Mapping[str, Any], directory: Path = STACKS) -> Stack:
+    """Settings of a stack from its config values (keys `coldstart:environment` or `coldstart:model`).
+
+    The engine hands the same values to the program that a stack file holds, so this is the only way in. A model's
+    environment is read from its own stack file beside it.
+
+    Raises:
+        BadInput: every problem found, each with its key path.
+    """
+    kind = _kind(name, config)
+    tree = _tree(kind, config[f"{PROJECT}:{kind}"])
+    if isinstance(tree, Environment):
+        return Stack(name=name, environment=tree, model=None)
+    model = Model.model_validate(tree)
+    _check_name(name, model)
+    return Stack(name=name, environment=_environment_of(model, directory), model=model)
+
+
+def read(name: str, directory: Path = STACKS) -> Stack:
+    """Settings of a stack from its file.
+
+    Raises:
+        BadInput: as `config_of` and `parse`.
+    """
+    return parse(name, config_of(name, directory), directory)
+
+
+def _kind(name: str, config: Mapping[str, Any]) -> str:
+    known = {f"{PROJECT}:{kind}": kind for kind in KINDS}
+    ours = [key for key in config if key.startswith(f"{PROJECT}:")]
+    secrets = {f"{PROJECT}:apiKey"}
+    problems = [
+        Problem(key, "unknown key", did_you_mean(key, known.keys() | secrets))
+        for key in ours
+        if key not in known and key not in secrets
+    ]
+    kinds = [known[key] for key in ours if key in known and config[key]]
+    if len(kinds) != 1 and not problems:
+        found = "sets both an environment and a model" if kinds else "sets neither an environment nor a model"
+        problems = [Problem(f"Pulumi.{name}.yaml", found, "A stack is one of them: set one of " + " or ".join(known))]
+    if problems:
+        raise BadInput(problems)
+    return kinds[0]
+
+
+def _tree(kind: str, value: object) -> BaseModel:
+    try:
+        return KINDS[kind].model_validate(value)
+    except ValidationError as error:
+        raise BadInput(_problem(kind, detail) for detail in error.errors()) from None
+
+
+def _check_name(name: str, model: Model) -> None:
+    if not name.startswith(f"{model.environment}-"):
+        raise bad_input(
+            "model.environment",
+            f"stack {name!r} is no stack of environment {model.environment!r}",
+            f"A model stack is named after its environment: {model.environment}-<name>.",
+        )
+
+
+def _environment_of(model: Model, directory: Path) -> Environment:
+    environments = [name for name in names(directory) if f"{PROJECT}:environment" in config_of(name, directory)]
+    if model.environment not in environments:
+        raise bad_input(
+            "model.environment",
+            f"{model.environment!r} is no environment stack",
+            did_you_mean(model.environment, environments) if environments else "Write an environment stack first.",
+        )
+    config = config_of(model.environment, directory)
+    return Environment.model_validate(_tree("environment", config[f"{PROJECT}:environment"]))
+
+
+# ---- pydantic's errors, in words ----------------------------------------------------------------------------------
+
+
+def _problem(kind: str, detail: ErrorDetails) -> Problem:
+    where = _key_path(kind, detail["loc"])
+    match detail["type"]:
+        case "extra_forbidden":
+            siblings = _fields(kind, detail["loc"][:-1])
+            return Problem(where, "unknown key", did_you_mean(str(detail["loc"][-1]), siblings))
+        case "missing":
+            return Problem(where, "missing", f"It is required: {_meaning(kind, detail['loc'])}")
+        case _:
+            return Problem(
+                where, f"found {_shown(detail['input'])}", f"{_expected(detail)} {_meaning(kind, detail['loc'])}"
+            )
+
+
+def _key_path(kind: str, location: Sequence[int | str]) -> str:
+    path = kind
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - what fits on a line beside the rest
+
+
+def _expected(detail: ErrorDetails) -> str:
+    message = detail["msg"][0].upper() + detail["msg"][1:]
+    return f"{message}."
+
+
+def field_at(kind: str, location: Sequence[int | str]) -> tuple[type[BaseModel] | None, str]:
+    """The tree that holds a key, and the key's own name; the tree is None when the path leads nowhere."""
+    tree: type[BaseModel] | None = KINDS[kind]
+    keys = [part for part in location if isinstance(part, str)]
+    for key in keys[:-1]:
+        field = tree.model_fields.get(key) if tree else None
+        tree = subtree(field.annotation) if field else None
+    return tree, keys[-1] if keys else kind
+
+
+def subtree(annotation: object) -> type[BaseModel] | None:
+    """The settings tree inside an annotation such as `WarmPool | None` or `tuple[Window, ...]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((tree for part in get_args(annotation) if (tree := subtree(part))), None)
+
+
+def _fields(kind: str, location: Sequence[int | str]) -> Sequence[str]:
+    tree: type[BaseModel] | None = KINDS[kind]
+    for key in (part for part in location if isinstance(part, str)):
+        field = tree.model_fields.get(key) if tree else None
+        tree = subtree(field.annotation) if field else None
+    return sorted(tree.model_fields) if tree else []
+
+
+def _meaning(kind: str, location: Sequence[int | str]) -> str:
+    tree, key = field_at(kind, location)
+    field = tree.model_fields.get(key) if tree else None
+    return field.description or "" if field else ""

@@ -1,0 +1,207 @@
+"""Bottlerocket user data of a GPU node: one frozen spec in, plain TOML out, parsed back before it is returned."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from budget.instances import Instance
+from budget.problems import Problem, bad_input
+from nodeconfig.soci import Tuning
+from nodeconfig.storage import BOUND_DIRECTORIES, Storage
+
+SOCI_SINCE = (1, 44, 0)
+BIND_SOCI_SINCE = (1, 46, 0)
+"""First releases with SOCI parallel pull, and with its directory among those that `bind` moves (its changelog)."""
+
+IMAGE_GC_HIGH_PERCENT, IMAGE_GC_LOW_PERCENT = 80, 75
+"""The kubelet evicts pods at 85 % full: unused images must go before that."""
+CONTAINER_LOG_MAX_SIZE, CONTAINER_LOG_MAX_FILES = "50Mi", 3
+"""A start's log lines are the ledger's evidence; the default of 10 MiB is rotated away by a chatty engine."""
+
+MIG_GPUS: Mapping[tuple[str, int], str] = {
+    ("A100", 40): "a100.40gb",
+    ("A100", 80): "a100.80gb",
+    ("H100", 80): "h100.80gb",
+    ("H200", 141): "h200.141gb",
+}
+"""GPU and its memory in GiB as the API reports it → the key Bottlerocket's MIG settings use."""
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("nodeconfig"),
+    undefined=StrictUndefined,
+    autoescape=False,  # noqa: S701 - renders TOML from validated values; HTML escaping would corrupt it
+    keep_trailing_newline=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sharing:
+    """How pods share a GPU; at most one of the two."""
+
+    time_slicing: int | None = None
+    mig_profile: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeSpec:
+    """What a GPU node boots with.
+
+    Attributes:
+        release: Bottlerocket release, as numbers.
+        instance: EC2 instance type.
+        soci: parallel pull tuning.
+        storage: where images live.
+        sharing: how pods share a GPU.
+        metrics: whether the OS may report to Bottlerocket's makers, which needs egress.
+    """
+
+    release: tuple[int, int, int]
+    instance: Instance
+    soci: Tuning
+    storage: Storage
+    sharing: Sharing
+    metrics: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reason:
+    """Why a value of the user data is what it is."""
+
+    key: str
+    value: str
+    why: str
+
+
+def user_data(spec: NodeSpec) -> str:
+    """The user data of a node.
+
+    Raises:
+        BadInput: the release lacks a setting that the spec needs, or the instance can't be shared as asked.
+    """
+    if problem := _refusal(spec):
+        raise bad_input(problem.where, problem.found, problem.fix)
+    text = _TEMPLATES.get_template("user-data.toml.j2").render(
+        soci=spec.soci,
+        storage=spec.storage,
+        sharing=spec.sharing,
+        metrics=spec.metrics,
+        mig_gpu=_mig_gpu(spec.instance),
+        bound_directories=BOUND_DIRECTORIES,
+        image_gc_high_percent=IMAGE_GC_HIGH_PERCENT,
+        image_gc_low_percent=IMAGE_GC_LOW_PERCENT,
+        container_log_max_size=CONTAINER_LOG_MAX_SIZE,
+        container_log_max_files=CONTAINER_LOG_MAX_FILES,
+    )
+    check_mergeable(text)
+    return text
+
+
+def check_mergeable(text: str) -> Mapping[str, Any]:
+    """Parses user data back and refuses what EKS's merger is known to lose.
+
+    Raises:
+        ValueError: not TOML, a bracketed header with a quoted key, an escaped quote, or an array of mixed types.
+    """
+    parsed = tomllib.loads(text)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("[") and '"' in line:
+            raise ValueError(f"user data line {number}: EKS loses headers with quoted keys: {line}")
+        if '\\"' in line:
+            raise ValueError(f"user data line {number}: EKS loses values with escaped quotes: {line}")
+    for path, array in _arrays(parsed, "settings"):
+        if len({type(item) for item in array}) > 1:
+            raise ValueError(f"user data {path}: EKS loses arrays of mixed types: {array}")
+    return parsed
+
+
+def reasons(spec: NodeSpec) -> Sequence[Reason]:
+    """Why each tuned value is what it is, in the order of the user data."""
+    soci, storage = spec.soci, spec.storage
+    rows = [
+        Reason(
+            key="snapshotter",
+            value="soci",
+            why="downloads layers in parts and unpacks several at once; containerd does one layer after another",
+        ),
+        Reason(key="max-concurrent-downloads-per-image", value=str(soci.downloads.value), why=soci.downloads.reason),
+        Reason(key="concurrent-download-chunk-size", value=f"{soci.chunk_mib.value}MiB", why=soci.chunk_mib.reason),
+        Reason(key="max-concurrent-unpacks-per-image", value=str(soci.unpacks.value), why=soci.unpacks.reason),
+        Reason(
+            key="discard-unpacked-layers", value="true", why="saves a third write of every byte and a sync per layer"
+        ),
+        Reason(key="images on", value=storage.kind, why=storage.reason),
+        Reason(key="data volume", value=_volume(spec), why=_volume_reason(spec)),
+        Reason(
+            key="image-gc-high-threshold-percent",
+            value=str(IMAGE_GC_HIGH_PERCENT),
+            why="below the 85 % at which the kubelet evicts pods",
+        ),
+        Reason(
+            key="container-log-max-size",
+            value=CONTAINER_LOG_MAX_SIZE,
+            why="a start's log lines must outlive the start: they are the ledger's evidence",
+        ),
+    ]
+    if storage.kind == "nvme":
+        rows.append(
+            Reason(
+                key="bootstrap mode",
+                value="always",
+                why="instance store is empty after a stop: `once` would fall back to the data volume without a word",
+            )
+        )
+    if not spec.metrics:
+        rows.append(Reason(key="send-metrics", value="false", why="without egress every attempt would time out"))
+    return rows
+
+
+def _volume(spec: NodeSpec) -> str:
+    volume = spec.storage.volume
+    rate = f", {volume.throughput_mib_s} MiB/s" if volume.throughput_mib_s is not None else ""
+    return f"{volume.size_gib} GiB {volume.kind}, {volume.iops} IOPS{rate}"
+
+
+def _volume_reason(spec: NodeSpec) -> str:
+    if spec.storage.kind == "nvme":
+        return "holds nothing hot: images and pods are on NVMe"
+    return f"{spec.instance.name} sustains {spec.instance.ebs_baseline_mb_s:g} MB/s of EBS"
+
+
+def _refusal(spec: NodeSpec) -> Problem | None:
+    version = ".".join(map(str, spec.release))
+    if spec.release < BIND_SOCI_SINCE:
+        return Problem(
+            "bottlerocket_release",
+            f"{version} can't bind SOCI's directory",
+            f"Use {'.'.join(map(str, BIND_SOCI_SINCE))} or newer.",
+        )
+    if spec.sharing.mig_profile and not _mig_gpu(spec.instance):
+        return Problem(
+            "model.nodes.gpu_sharing.mig_profile",
+            f"{spec.instance.gpu} of {spec.instance.name} has no MIG settings",
+            f"MIG is for {', '.join(sorted({gpu for gpu, _ in MIG_GPUS}))}.",
+        )
+    if spec.sharing.mig_profile and spec.sharing.time_slicing:
+        return Problem(
+            "model.nodes.gpu_sharing", "both time_slicing and mig_profile are set", "Choose one way of sharing a GPU."
+        )
+    return None
+
+
+def _mig_gpu(instance: Instance) -> str:
+    return MIG_GPUS.get((instance.gpu, instance.gpu_memory_mib // 1024), "")
+
+
+def _arrays(value: object, path: str) -> Sequence[tuple[str, list[object]]]:
+    match value:
+        case dict():
+            return [row for key, item in value.items() for row in _arrays(item, f"{path}.{key}")]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any TOML
+        case list():
+            return [(path, value)]  # pyright: ignore[reportUnknownVariableType] - any TOML
+        case _:
+            return []

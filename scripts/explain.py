@@ -1,0 +1,194 @@
+"""`coldstart explain KEY`: what a setting means, its unit, its default and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, cast, get_args, get_origin
+
+import click
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, StringConstraints
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from budget.problems import bad_input, did_you_mean
+from infra.settings import KINDS
+from infra.stack_file import subtree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One setting.
+
+    Attributes:
+        key: path in a stack file, without the `coldstart:` namespace.
+        allowed: accepted values in words.
+        default: as written in YAML, or `required`.
+        why: reason for the default; empty when it needs none.
+    """
+
+    key: str
+    meaning: str
+    allowed: str
+    unit: str
+    default: str
+    why: str
+
+
+def explanations() -> Sequence[Explanation]:
+    """Every setting, in the order of the tree."""
+    return [row for kind, tree in KINDS.items() for row in _walk(kind, tree)]
+
+
+def markdown() -> str:
+    """The settings reference, docs/settings.md."""
+    lines = [
+        "# Settings",
+        "",
+        "Every key of a stack file, below `coldstart:`. Made by `coldstart explain --markdown > docs/settings.md`; the",
+        "source is infra/settings.py.",
+    ]
+    for kind, tree in KINDS.items():
+        lines += ["", f"## {kind}", "", _sentence(tree)]
+        lines += ["", "| key | meaning | allowed | default | why |", "| --- | --- | --- | --- | --- |"]
+        lines += [_row(explanation) for explanation in _walk(kind, tree)]
+    return "\n".join(lines) + "\n"
+
+
+@click.command()
+@click.argument("key", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="All settings as docs/settings.md.")
+def command(key: str | None, as_json: bool, as_markdown: bool) -> None:  # noqa: FBT001 - click passes flags by name
+    """Explain the setting KEY (model.nodes.instance), or those below it; without KEY, all of them."""
+    if as_markdown:
+        click.echo(markdown(), nl=False)
+        return
+    rows = _matching(key) if key else explanations()
+    if as_json:
+        click.echo(json.dumps([row.__dict__ for row in rows], indent=2))
+    elif len(rows) == 1:
+        click.echo(_page(rows[0]))
+    else:
+        width = max(len(row.key) for row in rows)
+        for row in rows:
+            click.echo(f"{row.key:<{width}}  {row.meaning}")
+
+
+def _sentence(tree: type[BaseModel]) -> str:
+    """What a tree holds: its docstring, less the key it opens with."""
+    text = (tree.__doc__ or "").split("`: ", maxsplit=1)[-1]
+    return text[0].upper() + text[1:]
+
+
+def _matching(key: str) -> Sequence[Explanation]:
+    wanted = key.removeprefix("coldstart:")
+    rows = explanations()
+    exact = [row for row in rows if row.key == wanted]
+    below = [row for row in rows if row.key.startswith((f"{wanted}.", f"{wanted}["))]
+    if not exact and not below:
+        raise bad_input(key, "no such setting", did_you_mean(wanted, [row.key for row in rows]))
+    return exact or below
+
+
+def _page(row: Explanation) -> str:
+    unit = f" ({row.unit})" if row.unit else ""
+    why = f"\n  why      {row.why}" if row.why else ""
+    return f"{row.key}{unit}\n  {row.meaning}\n  allowed  {row.allowed}\n  default  {row.default}{why}"
+
+
+def _row(row: Explanation) -> str:
+    unit = f" ({row.unit})" if row.unit else ""
+    cells = (f"`{row.key}`", f"{row.meaning}{unit}", row.allowed, f"`{row.default}`", row.why)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _walk(path: str, tree: type[BaseModel]) -> Iterator[Explanation]:
+    for name, field in tree.model_fields.items():
+        key = f"{path}.{name}"
+        below = subtree(field.annotation)
+        listed = below is not None and any(
+            get_origin(part) is tuple for part in (field.annotation, *get_args(field.annotation))
+        )
+        optional = type(None) in get_args(field.annotation)
+        if below is None or optional or listed:
+            yield _explanation(key, field)
+        if below is not None:
+            yield from _walk(f"{key}[]" if listed else key, below)
+
+
+def _explanation(key: str, field: FieldInfo) -> Explanation:
+    extra = cast("Mapping[str, str]", field.json_schema_extra or {})
+    return Explanation(
+        key=key,
+        meaning=field.description or "",
+        allowed=_allowed(field),
+        unit=extra.get("unit", ""),
+        default=_default(field),
+        why=extra.get("why", ""),
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if value is PydanticUndefined or value is None:
+        return "unset"
+    return _written(value)
+
+
+def _written(value: Any) -> str:  # noqa: ANN401 - any default
+    match value:
+        case Enum():
+            return str(value.value)
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return "[" + ", ".join(_written(item) for item in cast("tuple[object, ...]", value)) + "]"
+        case dict():
+            return "{}"
+        case _:
+            return str(value)
+
+
+def _allowed(field: FieldInfo) -> str:
+    kind = _kind(field.annotation)
+    bounds: list[str] = []
+    for rule in field.metadata:
+        match rule:
+            case Ge():
+                bounds.append(f"≥ {rule.ge}")
+            case Gt():
+                bounds.append(f"> {rule.gt}")
+            case Le():
+                bounds.append(f"≤ {rule.le}")
+            case Lt():
+                bounds.append(f"< {rule.lt}")
+            case _:
+                pass
+    return " ".join([kind, *bounds])
+
+
+def _kind(annotation: object) -> str:  # noqa: PLR0911 - one line a kind of annotation
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return ", ".join(str(part) for part in parts)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return ", ".join(str(member.value) for member in annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "see below"
+    if origin is tuple:
+        return f"list of {_kind(parts[0])}"
+    if origin is dict:
+        return "mapping of text to text"
+    named = {int: "whole number", float: "number", bool: "true, false", str: "text"}
+    if annotation in named:
+        return named[cast("type", annotation)]
+    pattern = next((part.pattern for part in parts if isinstance(part, StringConstraints)), None)
+    if pattern:
+        return f"text like {pattern}"
+    return " or ".join(_kind(part) for part in parts if part is not type(None))

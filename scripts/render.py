@@ -1,0 +1,226 @@
+"""`coldstart render STACK`: everything a stack would create, and why, without touching a cloud; files with `-o`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from infra.bill import Bill, bill
+from infra.offline import Evaluation, Recorded, evaluate
+from infra.specs import ModelSpecs, model_specs
+from infra.stack_file import STACKS, Stack, names, path_of, read
+from nodeconfig.bottlerocket import Reason, reasons, user_data
+from serving.manifests import objects, startup_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendering:
+    """A stack as it would be created.
+
+    Attributes:
+        files: relative path → text.
+        reasons: why each tuned value of the node is what it is; empty for an environment.
+    """
+
+    stack: Stack
+    specs: ModelSpecs | None
+    evaluation: Evaluation
+    bill: Bill
+    files: Mapping[str, str]
+    reasons: Sequence[Reason]
+
+
+def rendering(name: str, directory: Path = STACKS) -> Rendering:
+    """Evaluates a stack offline and renders its files.
+
+    Raises:
+        BadInput: the settings are wrong.
+    """
+    stack = read(name, directory)
+    evaluation = evaluate(name, directory=directory)
+    specs = model_specs(stack, stack.model) if stack.model else None
+    return Rendering(
+        stack=stack,
+        specs=specs,
+        evaluation=evaluation,
+        bill=bill(stack, specs),
+        files=_files(evaluation, specs),
+        reasons=reasons(specs.node) if specs else (),
+    )
+
+
+def _files(evaluation: Evaluation, specs: ModelSpecs | None) -> Mapping[str, str]:
+    files = {"resources.json": json.dumps([_entry(resource) for resource in evaluation.resources], indent=2) + "\n"}
+    for resource in evaluation.resources:
+        for key in ("policy", "assumeRolePolicy"):
+            if document := resource.inputs.get(key):
+                kind = resource.type.rpartition(":")[2]
+                files[f"iam/{resource.name}.{kind}.json"] = json.dumps(json.loads(document), indent=2) + "\n"
+    if specs:
+        files["user-data.toml"] = user_data(specs.node)
+        for index, manifest in enumerate(objects(specs.serving)):
+            files[f"kubernetes/{index:02d}-{manifest['kind'].lower()}.yaml"] = _yaml(manifest)
+    return files
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, so that the launcher in its ConfigMap can be read."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(manifest: Mapping[str, Any]) -> str:
+    return yaml.dump(dict(manifest), Dumper=_Dumper, sort_keys=False, width=120)
+
+
+def _entry(resource: Recorded) -> Mapping[str, Any]:
+    """A recorded resource as JSON, without the options nobody set; a secret's value is never written."""
+    members = asdict(resource)
+    members["inputs"] = {
+        key: "[secret]" if key in resource.secrets else value for key, value in resource.inputs.items()
+    }
+    members |= {"secrets": sorted(resource.secrets), "depends_on": sorted(resource.depends_on)}
+    return {key: value for key, value in members.items() if value not in ("", (), [], {}, False)}
+
+
+def write(found: Rendering, directory: Path) -> Sequence[Path]:
+    """Writes a rendering's files into `directory`/STACK and returns their paths."""
+    written: list[Path] = []
+    for relative, text in sorted(found.files.items()):
+        path = directory / found.stack.name / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+# ---- for a person ---------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("stacks", nargs=-1, metavar="STACK...")
+@click.option("--all", "everything", is_flag=True, help="Every stack file there is.")
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder for the files.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def command(stacks: tuple[str, ...], everything: bool, output: Path | None, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
+    """Show everything STACK would create and why, without touching a cloud."""
+    chosen = names() if everything else stacks
+    if not chosen:
+        raise click.UsageError(f"name a stack, or --all. There are: {', '.join(names())}.")
+    for name in chosen:
+        path_of(name)
+    found = [rendering(name) for name in chosen]
+    written = [path for one in found for path in write(one, output)] if output else []
+    if as_json:
+        click.echo(json.dumps([_document(one) for one in found], indent=2))
+    else:
+        console = Console(soft_wrap=False)
+        for one in found:
+            _show(one, console)
+    if output:
+        click.echo(f"{len(written)} files in {output}", err=True)
+
+
+def _document(found: Rendering) -> Mapping[str, Any]:
+    return {
+        "stack": found.stack.name,
+        "resources": [{"urn": resource.urn, "type": resource.type} for resource in found.evaluation.resources],
+        "warnings": list(found.evaluation.warnings),
+        "reasons": [{"key": reason.key, "value": reason.value, "why": reason.why} for reason in found.reasons],
+        "usd_per_hour": {"least": found.bill.least_usd_per_hour, "most": found.bill.most_usd_per_hour},
+        "files": dict(found.files),
+    }
+
+
+def _show(found: Rendering, console: Console) -> None:
+    kind = "model on " + found.stack.environment_name if found.stack.model else "environment"
+    console.print()
+    console.rule(f"[bold]{found.stack.name}[/] ({kind})", align="left")
+    for warning in found.evaluation.warnings:
+        console.print(f"[yellow]warning[/] {warning}")
+    console.print(_resources(found.evaluation))
+    if found.specs:
+        console.print(_reasons(found.reasons))
+        console.print(_deployment(found.specs))
+    console.print(_bill(found.bill))
+
+
+def _resources(evaluation: Evaluation) -> Table:
+    counts = Counter(resource.type for resource in evaluation.resources if resource.custom)
+    table = Table(title=f"{sum(counts.values())} resources", title_justify="left", box=None, pad_edge=False)
+    table.add_column("type")
+    table.add_column("count", justify="right")
+    table.add_column("names", overflow="fold")
+    for token, count in sorted(counts.items()):
+        called = [resource.name for resource in evaluation.resources if resource.type == token]
+        table.add_row(_short(token), str(count), ", ".join(called))
+    return table
+
+
+def _short(token: str) -> str:
+    """`aws:ec2/vpc:Vpc` as `aws ec2 Vpc`."""
+    package, module, name = token.split(":")
+    return f"{package} {module.partition('/')[0]} {name}"
+
+
+def _reasons(rows: Sequence[Reason]) -> Table:
+    table = Table(title="Node configuration", title_justify="left", box=None, pad_edge=False)
+    for column in ("setting", "value", "why"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(row.key, row.value, row.why)
+    return table
+
+
+def _deployment(specs: ModelSpecs) -> Table:
+    serving, engine, scaling, instance = specs.serving, specs.serving.engine, specs.serving.scaling, specs.node.instance
+    fastest_s = sum(phase.low_s for phase in serving.budget.values())
+    table = Table(title="Deployment", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    rows = {
+        "image": serving.image,
+        "weights": engine.weights_uri + (" (ranks share one read)" if engine.distributed else ""),
+        "GPUs": f"{serving.gpus} of {instance.name} ({instance.gpu}), {specs.pods_per_node} pod(s) a node",
+        "host memory": f"{serving.memory_bytes / 2**30:.1f} GiB, request and limit",
+        "CPU": f"{serving.cpu_millicores / 1000:.1f} cores requested",
+        "cold start": f"{fastest_s:.0f} to {specs.slowest_start_s:.0f} s predicted",
+        "start-up probe": f"{startup_seconds(serving)} s before a start counts as stuck",
+        "replicas": f"{scaling.min_replicas} to {scaling.max_replicas}, on at most {specs.max_nodes} nodes",
+        "cooldown": f"{scaling.cooldown_s} s, longer than the slowest start",
+    }
+    for what, value in rows.items():
+        table.add_row(what, value)
+    return table
+
+
+def _bill(found: Bill) -> Table:
+    table = Table(title="Cost per hour, at most", title_justify="left", box=None, pad_edge=False)
+    table.add_column("item")
+    table.add_column("USD/h", justify="right")
+    table.add_column("note", overflow="fold")
+    for item in found.most:
+        table.add_row(item.item, _dollars(item.usd_per_hour), item.note)
+    table.add_row("[bold]at most[/]", _dollars(found.most_usd_per_hour), "")
+    table.add_row(
+        "[bold]at least[/]", _dollars(found.least_usd_per_hour), "with the fewest replicas the settings allow"
+    )
+    return table
+
+
+def _dollars(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.3f}"

@@ -1,0 +1,180 @@
+"""vLLM's command line and environment, by its version: what is known of each version is a table, not a condition."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from budget.problems import Problem
+
+ENGINE_PORT = 8000
+CACHE_ROOT = "/cache"
+HOME = "/home/vllm"
+"""Home of the user `vllm` (2000:0) in the published images since 0.24."""
+OLDEST = (0, 27, 1)
+"""Older ones can serve corrupted weights when distributed (vllm#43464) or lose the compile cache (#47573)."""
+STREAMER_RETRY_S = 60
+"""Longest that one chunk is retried while S3 answers SlowDown; the streamer's own default gives up after six tries."""
+CLIENT_GBPS = 10
+"""What one S3 client of the streamer aims at (AWS CRT default)."""
+CLIENTS_MIN, CLIENTS_MAX = 4, 16
+"""More than 16 clients have met descriptor limits (model-streamer#16, #39)."""
+
+RESERVED_FLAGS: dict[str, str] = {
+    "--model": "model.source",
+    "--served-model-name": "the model's own name",
+    "--load-format": "model.weights.path",
+    "--model-loader-extra-config": "model.weights.distributed",
+    "--port": "the rendering",
+    "--host": "the rendering",
+    "--tensor-parallel-size": "model.engine.tensor_parallel",
+    "-tp": "model.engine.tensor_parallel",
+    "--max-model-len": "model.engine.context_tokens",
+    "--max-num-seqs": "model.engine.concurrency",
+    "--gpu-memory-utilization": "model.engine.gpu_memory_utilization",
+    "--enforce-eager": "model.profile",
+    "--shutdown-timeout": "the rendering",
+    "--api-key": "model.engine.require_api_key",
+    "--cudagraph-capture-sizes": "model.engine.concurrency",
+    "--max-cudagraph-capture-size": "model.engine.concurrency",
+    "--trust-remote-code": "model.weights.trust_remote_code",
+    "--enable-sleep-mode": "nothing: its endpoints are unauthenticated",
+}
+"""Flags that a setting owns → that setting."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineSpec:
+    """What vLLM is started with.
+
+    Attributes:
+        version: vLLM release, as numbers.
+        weights_uri: `s3://bucket/prefix/` of the staged revision.
+        region: of the bucket.
+        network_gbps: sustained bandwidth of the node, which the streamer's clients share.
+        streamer_memory_bytes: host memory of the streamer, per node when distributed, else per rank.
+    """
+
+    version: tuple[int, int, int]
+    weights_uri: str
+    region: str
+    served_name: str
+    tensor_parallel: int
+    context_tokens: int
+    concurrency: int
+    gpu_memory_utilization: float
+    eager: bool
+    distributed: bool
+    network_gbps: float
+    streamer_memory_bytes: int
+    trust_remote_code: bool
+    shutdown_timeout_s: int
+    args: tuple[str, ...]
+
+
+def capture_sizes(concurrency: int) -> tuple[int, ...]:
+    """Batch sizes worth a CUDA graph: powers of two up to the concurrency, and the concurrency itself.
+
+    vLLM's default captures up to 67 sizes; each costs time on every start, cached or not.
+    """
+    powers = [2**n for n in range(int(math.log2(concurrency)) + 1)]
+    return tuple(sorted({*powers, concurrency}))
+
+
+def arguments(spec: EngineSpec) -> Sequence[str]:
+    """The engine's command line; `{weights}` is where the launcher puts the arguments of the weights path in use."""
+    graphs = (
+        ["--enforce-eager"]
+        if spec.eager
+        else ["--cudagraph-capture-sizes", *(str(size) for size in capture_sizes(spec.concurrency))]
+    )
+    return [
+        "vllm",
+        "serve",
+        "{weights}",
+        "--served-model-name",
+        spec.served_name,
+        "--port",
+        str(ENGINE_PORT),
+        "--tensor-parallel-size",
+        str(spec.tensor_parallel),
+        "--max-model-len",
+        str(spec.context_tokens),
+        "--max-num-seqs",
+        str(spec.concurrency),
+        "--gpu-memory-utilization",
+        f"{spec.gpu_memory_utilization:g}",
+        "--shutdown-timeout",
+        str(spec.shutdown_timeout_s),
+        *graphs,
+        *(["--trust-remote-code"] if spec.trust_remote_code else []),
+        *spec.args,
+    ]
+
+
+def weights_arguments(spec: EngineSpec) -> Sequence[str]:
+    """Arguments that make the engine stream its weights from the bucket."""
+    distributed = ["--model-loader-extra-config", json.dumps({"distributed": True})] if spec.distributed else []
+    return [spec.weights_uri, "--load-format", "runai_streamer", *distributed]
+
+
+def environment(spec: EngineSpec) -> dict[str, str]:
+    """The engine's environment. boto3 reads AWS_DEFAULT_REGION, the streamer's own client AWS_REGION: both are set."""
+    concurrency = "RUNAI_STREAMER_OBJ_CONCURRENCY" if _streamer(spec) >= (0, 17) else "RUNAI_STREAMER_CONCURRENCY"
+    return {
+        "AWS_REGION": spec.region,
+        "AWS_DEFAULT_REGION": spec.region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_OFFLINE": "1",
+        "HOME": HOME,
+        "NO_COLOR": "1",
+        "PYTHONUNBUFFERED": "1",
+        "RUNAI_STREAMER_LOG_TO_STDERR": "1",
+        "RUNAI_STREAMER_LOG_LEVEL": "INFO",
+        "RUNAI_STREAMER_MEMORY_LIMIT": str(spec.streamer_memory_bytes),
+        "RUNAI_STREAMER_S3_TIMEOUT": str(STREAMER_RETRY_S),
+        concurrency: str(clients(spec)),
+        "TRITON_CACHE_DIR": f"{CACHE_ROOT}/triton",
+        "VLLM_CACHE_ROOT": f"{CACHE_ROOT}/vllm",
+        "VLLM_DISABLE_LOG_LOGO": "1",
+        "VLLM_ENABLE_STARTUP_PLAN": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+
+
+def clients(spec: EngineSpec) -> int:
+    """S3 clients of one streamer process: enough to fill its share of the node's network."""
+    readers = spec.tensor_parallel
+    return min(CLIENTS_MAX, max(CLIENTS_MIN, math.ceil(spec.network_gbps / readers / CLIENT_GBPS)))
+
+
+def refusals(version: tuple[int, int, int], args: Sequence[str], *, where: str = "model.engine") -> list[Problem]:
+    """What is wrong with a version and the arguments a person added."""
+    problems: list[Problem] = []
+    if version < OLDEST:
+        shown, oldest = (".".join(map(str, numbers)) for numbers in (version, OLDEST))
+        problems.append(Problem(f"{where}.version", f"vLLM {shown} is too old", f"Use {oldest} or newer."))
+    for index, arg in enumerate(args):
+        flag = arg.partition("=")[0]
+        if not flag.startswith("-"):
+            problems.append(
+                Problem(
+                    f"{where}.args[{index}]", f"{arg!r} is no flag", "Write a flag and its value as one: --flag=value."
+                )
+            )
+        elif flag in RESERVED_FLAGS:
+            problems.append(
+                Problem(f"{where}.args[{index}]", f"{flag} is set by {RESERVED_FLAGS[flag]}", "Set that instead.")
+            )
+    return problems
+
+
+def _streamer(spec: EngineSpec) -> tuple[int, int]:
+    """Streamer inside the published image of a vLLM release: images hold what was newest on their build day.
+
+    0.17.1 is of 2026-10-29; vLLM 0.33.0 (2026-11-02) is the first release built after it.
+    """
+    return (0, 17) if spec.version >= (0, 33, 0) else (0, 15)

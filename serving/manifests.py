@@ -1,0 +1,252 @@
+"""Kubernetes objects of one model: a frozen spec in, plain objects out, each rendered, parsed back and complete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, cast
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from serving.engine import (
+    CACHE_ROOT,
+    ENGINE_PORT,
+    HOME,
+    EngineSpec,
+    arguments,
+    capture_sizes,
+    environment,
+    weights_arguments,
+)
+from serving.placement import GPU_TAINT, MODEL_LABEL, gpu_resource
+
+LAUNCHER_PORT = 8001
+LAUNCHER_DIR = "/etc/coldstart"
+PRE_STOP_S = 15
+"""Endpoint removal reaches every kube-proxy well within this (vLLM's deployment documentation uses the same)."""
+STARTUP_PERIOD_S = 5
+MARGIN = 1.5
+"""Over the budget's high value before a start counts as stuck."""
+CACHE_LIMIT_BYTES = 20 * 2**30
+SHM_BYTES = 2 * 2**30
+KILL_MARGIN_S = 10
+"""Between the engine's own shutdown timeout and the launcher's SIGKILL, and between that and the kubelet's."""
+
+Objects = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Phase:
+    """Predicted seconds of one phase."""
+
+    low_s: float
+    expected_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
+    """A time with a minimum of replicas; cron fields."""
+
+    start: str
+    end: str
+    timezone: str
+    replicas: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scaling:
+    """Replicas and what moves them.
+
+    Attributes:
+        waiting_requests: per replica, above which one more is asked for.
+        cooldown_s: quiet time before the minimum.
+        stabilization_s: how long a lower demand must last before replicas go.
+    """
+
+    min_replicas: int
+    max_replicas: int
+    waiting_requests: int
+    cooldown_s: int
+    stabilization_s: int
+    schedule: tuple[Window, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServingSpec:
+    """What a pod runs and how it is reached.
+
+    Attributes:
+        name: of every object, and the name requests use.
+        labels: more labels for every object.
+        model: `ORG/NAME`.
+        revision: 40-hex commit, or `unpinned`.
+        image: engine image, by digest when pinned.
+        instance: EC2 instance type, for the ledger.
+        gpus: GPUs of one pod.
+        time_sliced: whether the device plugin renames GPUs.
+        cpu_millicores, memory_bytes: request; memory is the limit too.
+        budget: phase → seconds; the phases a pod sees decide its probes.
+        api_key_secret: name of the Secret with the key `apiKey`, or None.
+    """
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    model: str
+    revision: str
+    image: str
+    instance: str
+    engine: EngineSpec
+    gpus: int
+    time_sliced: bool
+    cpu_millicores: int
+    memory_bytes: int
+    budget: Mapping[str, Phase]
+    scaling: Scaling
+    api_key_secret: str | None
+
+
+def _members(mapping: Mapping[str, str]) -> str:
+    return "\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in mapping.items())
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("serving"),
+    undefined=StrictUndefined,
+    autoescape=False,  # noqa: S701 - renders YAML whose values are dumped as JSON; HTML escaping would corrupt it
+)
+_TEMPLATES.filters["tojson"] = json.dumps
+_TEMPLATES.filters["tojson_members"] = _members
+
+ORDER = (
+    "namespace",
+    "service-account",
+    "config-map",
+    "service",
+    "network-policy",
+    "pod-disruption-budget",
+    "deployment",
+    "scaled-object",
+)
+"""Template of each object, in the order in which they are applied."""
+
+
+def objects(spec: ServingSpec) -> Objects:
+    """The Kubernetes objects of a model, in the order in which they are applied."""
+    context = _context(spec)
+    return [cast("Mapping[str, Any]", yaml.safe_load(_render(name, context))) for name in ORDER]
+
+
+def startup_seconds(spec: ServingSpec) -> int:
+    """How long a container may take until it is warm before it counts as stuck: the budget's high and a margin."""
+    high_s = sum(phase.high_s for name, phase in spec.budget.items() if name not in ("node", "pull"))
+    return max(60, math.ceil(high_s * MARGIN))
+
+
+def launcher_config(spec: ServingSpec) -> Mapping[str, Any]:
+    """What the launcher is told, as its configuration file holds it."""
+    engine = spec.engine
+    longest = engine.context_tokens - 64
+    return {
+        "format": 1,
+        "port": LAUNCHER_PORT,
+        "engine_port": ENGINE_PORT,
+        "labels": {
+            "model": spec.model,
+            "revision": spec.revision,
+            "instance": spec.instance,
+            "image": spec.image.rpartition("@")[2],
+        },
+        "served_model_name": spec.name,
+        "gpus": spec.gpus,
+        "budget": {
+            name: {"low_s": phase.low_s, "expected_s": phase.expected_s, "high_s": phase.high_s}
+            for name, phase in spec.budget.items()
+        },
+        "weights": {
+            "paths": [{"kind": "stream", "source": engine.weights_uri, "engine_args": list(weights_arguments(engine))}]
+        },
+        "warmup": {
+            "prompt_tokens": sorted({min(size, longest) for size in (16, 1024, longest)}),
+            "batch_sizes": [1] if engine.eager else [size for size in capture_sizes(engine.concurrency) if size <= 64],  # noqa: PLR2004 - larger batches add nothing a start must wait for
+            "output_tokens": 16,
+            "completion": True,
+            "chat": True,
+            "stream": True,
+            "window": 5,
+            "tolerance": 0.2,
+            "cap_s": max(30, math.ceil(spec.budget["warmup"].high_s * MARGIN)),
+        },
+        "answer": None,
+        "compile_cache": None,
+        "drain": {"timeout_s": engine.shutdown_timeout_s + KILL_MARGIN_S},
+    }
+
+
+def launcher_source() -> str:
+    """The launcher, as it is shipped."""
+    return files("serving").joinpath("launcher/launch.py").read_text(encoding="utf-8")
+
+
+def _render(name: str, context: Mapping[str, Any]) -> str:
+    return _TEMPLATES.get_template(f"{name}.yaml.j2").render(context)
+
+
+def _context(spec: ServingSpec) -> Mapping[str, Any]:
+    config, source = json.dumps(launcher_config(spec), indent=2), launcher_source()
+    startup_s = startup_seconds(spec)
+    drain_s = spec.engine.shutdown_timeout_s + KILL_MARGIN_S
+    selector = {MODEL_LABEL: spec.name}
+    gpus = {gpu_resource(time_sliced=spec.time_sliced): str(spec.gpus)}
+    memory = {"memory": _mebibytes(spec.memory_bytes)}
+    return {
+        "spec": spec,
+        "labels": {"app.kubernetes.io/name": spec.name, "app.kubernetes.io/managed-by": "coldstart"}
+        | dict(spec.labels)
+        | selector,
+        "selector": selector,
+        "toleration": GPU_TAINT.toleration(),
+        "config_name": f"{spec.name}-{hashlib.sha256((config + source).encode()).hexdigest()[:10]}",
+        "launcher_source": source,
+        "launcher_config": config,
+        "launcher_dir": LAUNCHER_DIR,
+        "launcher_port": LAUNCHER_PORT,
+        "engine_port": ENGINE_PORT,
+        "command": [
+            "python3",
+            f"{LAUNCHER_DIR}/launch.py",
+            "--config",
+            f"{LAUNCHER_DIR}/launcher.json",
+            "--",
+            *arguments(spec.engine),
+        ],
+        "environment": sorted(environment(spec.engine).items()),
+        "requests": {"cpu": f"{spec.cpu_millicores}m"} | memory | gpus,
+        "limits": memory | gpus,
+        "startup_period_s": STARTUP_PERIOD_S,
+        "startup_failures": math.ceil(startup_s / STARTUP_PERIOD_S),
+        "progress_deadline_s": _progress_deadline_s(spec, startup_s),
+        "pre_stop_s": PRE_STOP_S,
+        "grace_s": PRE_STOP_S + drain_s + KILL_MARGIN_S,
+        # A full node pool has no room for a surge pod: it would wait for the very GPU its predecessor holds.
+        "surge": 1 if spec.scaling.max_replicas > max(1, spec.scaling.min_replicas) else 0,
+        "cache_root": CACHE_ROOT,
+        "cache_limit": _mebibytes(CACHE_LIMIT_BYTES),
+        "home": HOME,
+        "shm_limit": _mebibytes(SHM_BYTES),
+    }
+
+
+def _progress_deadline_s(spec: ServingSpec, startup_s: int) -> int:
+    before_container_s = sum(phase.high_s for name, phase in spec.budget.items() if name in ("node", "pull"))
+    return startup_s + math.ceil(before_container_s * MARGIN)
+
+
+def _mebibytes(size_bytes: int) -> str:
+    return f"{math.ceil(size_bytes / 2**20)}Mi"
