@@ -52,9 +52,7 @@ def spread(
         high_s: a known worst case; the factor applies above it.
     """
     best, worst = min(expected_s, low_s or expected_s), max(expected_s, high_s or expected_s)
-    return Estimate(
-        low_s=best / factor, expected_s=expected_s, high_s=worst * factor, bound_by=bound_by, detail=detail
-    )
+    return Estimate(low_s=best / factor, expected_s=expected_s, high_s=worst * factor, bound_by=bound_by, detail=detail)
 
 
 NONE = Estimate(low_s=0.0, expected_s=0.0, high_s=0.0, bound_by="nothing to do")

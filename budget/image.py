@@ -57,9 +57,7 @@ def typical_layers(total_bytes: float, coefficients: Coefficients) -> tuple[Laye
     """The split assumed when nobody has read the manifest: one fat layer among small ones of equal size."""
     fat = coefficients["typical_fat_share"] * total_bytes
     small = (total_bytes - fat) / (TYPICAL_LAYERS - 1)
-    return tuple(
-        LayerCase(bytes=fat if index == TYPICAL_FAT_INDEX else small) for index in range(TYPICAL_LAYERS)
-    )
+    return tuple(LayerCase(bytes=fat if index == TYPICAL_FAT_INDEX else small) for index in range(TYPICAL_LAYERS))
 
 
 def even_layers(total_bytes: float, unpacked_bytes: float, count: int = TYPICAL_LAYERS) -> tuple[LayerCase, ...]:
@@ -257,11 +255,17 @@ def _finite(value: float) -> float | None:
 
 def _words(scenario: Scenario, coefficients: Coefficients, trace: PullTrace) -> str:
     """The binding constraint of the pull, for a person."""
-    layers, host, settings = layers_of(scenario.image, coefficients), host_of(scenario, coefficients), settings_of(scenario)
+    layers, host, settings = (
+        layers_of(scenario.image, coefficients),
+        host_of(scenario, coefficients),
+        settings_of(scenario),
+    )
     last = layers[trace.last_layer]
     if trace.bound_by == "connection":
-        return f"{min(settings.downloads, len(layers)) if settings.chunk_bytes is None else settings.downloads} "\
+        return (
+            f"{min(settings.downloads, len(layers)) if settings.chunk_bytes is None else settings.downloads} "
             f"connection(s) of {host.connection_bytes_s / 1e6:.3g} MB/s"
+        )
     if trace.bound_by == "network":
         return f"the network, {host.network_bytes_s / 1e6:.0f} MB/s"
     if trace.bound_by == "disk":

@@ -74,9 +74,7 @@ def _store_limits(scenario: Scenario, coefficients: Coefficients, *, burst: bool
     host, weights = scenario.host, scenario.weights
     connections = weights.concurrency * (1 if weights.distributed else scenario.ranks)
     network = (
-        host.network_mb_s * 1e6
-        if host.network_mb_s
-        else network_gbps(scenario.instance, burst=burst) * GBPS_TO_BYTES_S
+        host.network_mb_s * 1e6 if host.network_mb_s else network_gbps(scenario.instance, burst=burst) * GBPS_TO_BYTES_S
     )
     rate = (
         host.connection_mb_s * 1e6 * connections
@@ -193,7 +191,10 @@ def _cold_disk_seconds(scenario: Scenario, coefficients: Coefficients) -> float:
 
 def _downloaded(scenario: Scenario, coefficients: Coefficients) -> Estimate:
     """To disk first, then loaded: the two follow each other."""
-    limits, best = _download_limits(scenario, coefficients, burst=False), _download_limits(scenario, coefficients, burst=True)
+    limits, best = (
+        _download_limits(scenario, coefficients, burst=False),
+        _download_limits(scenario, coefficients, burst=True),
+    )
     flow, fast = Flow(scenario.model.weights_bytes, limits), Flow(scenario.model.weights_bytes, best)
     load = _local_seconds(scenario, coefficients)
     return spread(

@@ -62,8 +62,7 @@ def declare(stack: Stack, model: Model, specs: ModelSpecs, api_key: pulumi.Outpu
             policy=reader_policy(
                 partition=partition_of(stack.environment.region),
                 bucket=specs.bucket,
-                model=model.source,
-                revision=specs.revision,
+                staged=specs.staged,
                 kms_key_arn=stack.environment.bucket.kms_key_arn,
             ),
         ),

@@ -276,7 +276,7 @@ def _derived(model: Model, specs: ModelSpecs) -> list[Problem]:
             Problem(
                 "model.nodes.instance",
                 f"a pod needs {specs.serving.memory_bytes / 2**30:.0f} GiB of host memory, "
-                f"{instance.name} leaves {room / 2**30:.0f} GiB for each of {pods}",
+                f"{instance.name} leaves {room / 2**30:.0f} GiB for each of its {pods} pod(s)",
                 "Choose an instance with more memory, or lower model.weights.streamer_memory_gib.",
             )
         ]

@@ -1,5 +1,3 @@
-# pyright: reportUnknownMemberType=false
-# The SDK's MockMonitor takes untyped requests; every override here states the type it really gets.
 """Evaluates a stack with no cloud: the program itself runs, and what it declares is recorded with its options.
 
 What the engine would refuse is refused here as well: two resources of one name, a type nobody described, a cloud

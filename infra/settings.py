@@ -37,9 +37,15 @@ def setting(
     return Field(default, description=what, json_schema_extra=extra, **limits)
 
 
+FEWEST_ACCOUNT_DIGITS = 10
+"""Fewer are a typing mistake rather than an account id whose leading zeros YAML has eaten."""
+
+
 def _account(value: object) -> object:
-    """YAML reads an unquoted account id as a number; its leading zeros are known to be missing, so they come back."""
-    return f"{value:012d}" if isinstance(value, int) and not isinstance(value, bool) else value
+    """YAML reads an unquoted account id as a number, so leading zeros come back here."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 10 ** (FEWEST_ACCOUNT_DIGITS - 1):
+        return f"{value:012d}"
+    return value
 
 
 Account = Annotated[str, BeforeValidator(_account), StringConstraints(pattern=r"^\d{12}$")]

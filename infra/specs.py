@@ -11,6 +11,7 @@ from budget.disk import GP3_DEFAULT_IOPS, GP3_DEFAULT_MIB_S, SOCI_FLOOR_MIB_S, d
 from budget.instances import GIB, MIB_S_TO_MB_S, Instance, gpu_instance
 from budget.memory import Streamer, streaming_host_memory
 from budget.models import ModelFacts
+from budget.staged import StagedModel
 from infra.accounts import bucket_name, environment_tags, zone_names
 from infra.forecast import ImageFacts, facts_of_model, image_facts, phases
 from infra.settings import Environment, Model, Profile, Volume
@@ -47,7 +48,7 @@ class ModelSpecs:
         max_nodes: nodes that the most replicas need; bounds the bill.
         ephemeral_gib: node disk that pods see.
         zone_groups: node groups as (suffix of the name, zones).
-        revision: 40-hex commit, or `unpinned`.
+        staged: where the weights lie in the bucket; the revision is `unpinned` until `coldstart pin` has run.
         slowest_start_s: the budget's high total.
     """
 
@@ -55,7 +56,7 @@ class ModelSpecs:
     serving: ServingSpec
     image: ImageFacts
     bucket: str
-    revision: str
+    staged: StagedModel
     weights_bytes: int
     pods_per_node: int
     max_nodes: int
@@ -80,6 +81,11 @@ def vllm_version(model: Model) -> tuple[int, int, int] | None:
     return (int(tag[1]), int(tag[2]), int(tag[3])) if tag else None
 
 
+def staged_of(model: Model) -> StagedModel:
+    """Where the model's weights lie in the bucket."""
+    return StagedModel(name=model.source, revision=model.revision or UNPINNED)
+
+
 def model_specs(stack: Stack, model: Model) -> ModelSpecs:
     """The specs of a model stack.
 
@@ -101,7 +107,7 @@ def model_specs(stack: Stack, model: Model) -> ModelSpecs:
         serving=_serving(stack, model, instance, facts, budget, pods_per_node, slowest_s),
         image=image,
         bucket=bucket_name(stack),
-        revision=model.revision or UNPINNED,
+        staged=staged_of(model),
         weights_bytes=facts.weights_bytes,
         pods_per_node=pods_per_node,
         max_nodes=max(math.ceil(model.scaling.max_replicas / pods_per_node), model.nodes.min_nodes),
@@ -218,10 +224,9 @@ def _serving(
 def _engine(stack: Stack, model: Model, instance: Instance, facts: ModelFacts, ranks: int) -> EngineSpec:
     engine, weights = model.engine, model.weights
     distributed = ranks > 1 if weights.distributed is None else weights.distributed
-    prefix = f"models/{model.source}/{model.revision or UNPINNED}"
     return EngineSpec(
         version=vllm_version(model) or (0, 0, 0),
-        weights_uri=f"s3://{bucket_name(stack)}/{prefix}/",
+        weights_uri=staged_of(model).uri(bucket_name(stack)),
         region=stack.environment.region,
         served_name=stack.slug,
         tensor_parallel=ranks,

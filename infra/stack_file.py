@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from budget.problems import BadInput, Problem, bad_input, did_you_mean
@@ -166,9 +167,8 @@ def _problem(kind: str, detail: ErrorDetails) -> Problem:
         case "missing":
             return Problem(where, "missing", f"It is required: {_meaning(kind, detail['loc'])}")
         case _:
-            return Problem(
-                where, f"found {_shown(detail['input'])}", f"{_expected(detail)} {_meaning(kind, detail['loc'])}"
-            )
+            meaning, unit = _meaning(kind, detail["loc"]), _unit(kind, detail["loc"])
+            return Problem(where, f"found {_shown(detail['input'])}", f"{_expected(detail, unit)} {meaning}")
 
 
 def _key_path(kind: str, location: Sequence[int | str]) -> str:
@@ -183,9 +183,11 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - what fits on a line beside the rest
 
 
-def _expected(detail: ErrorDetails) -> str:
-    message = detail["msg"][0].upper() + detail["msg"][1:]
-    return f"{message}."
+def _expected(detail: ErrorDetails, unit: str) -> str:
+    if detail["type"].startswith("int_"):
+        return f"Write a whole number{f' of {unit}' if unit else ''}, without a unit behind it."
+    message = detail["msg"].removeprefix("Input ").removeprefix("String ").removeprefix("Value ")
+    return f"It {message}{f' ({unit})' if unit else ''}."
 
 
 def field_at(kind: str, location: Sequence[int | str]) -> tuple[type[BaseModel] | None, str]:
@@ -214,6 +216,16 @@ def _fields(kind: str, location: Sequence[int | str]) -> Sequence[str]:
 
 
 def _meaning(kind: str, location: Sequence[int | str]) -> str:
-    tree, key = field_at(kind, location)
-    field = tree.model_fields.get(key) if tree else None
+    field = _field(kind, location)
     return field.description or "" if field else ""
+
+
+def _unit(kind: str, location: Sequence[int | str]) -> str:
+    field = _field(kind, location)
+    extra = field.json_schema_extra if field else None
+    return str(cast("dict[str, object]", extra).get("unit", "")) if isinstance(extra, dict) else ""
+
+
+def _field(kind: str, location: Sequence[int | str]) -> FieldInfo | None:
+    tree, key = field_at(kind, location)
+    return tree.model_fields.get(key) if tree else None

@@ -14,6 +14,7 @@ from scripts.failure import Failure
 
 VERBS = {
     "explain": "What a setting means, its default and why",
+    "pin": "Resolve revision and image digest and write them into the stack file",
     "render": "Everything a stack would create, as files",
 }
 """Verb → the line that `coldstart --help` shows. The verb `x` is the click command `command` of `scripts.x`."""

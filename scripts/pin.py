@@ -1,0 +1,135 @@
+"""`coldstart pin STACK`: resolves revision and image digest and writes them into the stack file."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import click
+import httpx2 as httpx
+from huggingface_hub import HfApi
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+from ruamel.yaml import YAML
+
+from budget.instances import gpu_instance
+from budget.problems import bad_input
+from infra.settings import REVISION, Model
+from infra.stack_file import PROJECT, STACKS, path_of, read
+from scripts.failure import Failure
+from scripts.registry import HttpRegistry, ImagePin, Registry
+
+ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+
+
+class Hub(Protocol):
+    """Resolves branches and tags of model repositories."""
+
+    def commit(self, source: str, revision: str) -> str:
+        """The 40-hex commit of a branch, tag or commit."""
+        ...
+
+
+class HuggingFaceHub:
+    """The hub, through its own client."""
+
+    def __init__(self, api: HfApi | None = None) -> None:
+        self._api = api or HfApi()
+
+    def commit(self, source: str, revision: str) -> str:
+        """The 40-hex commit of a branch, tag or commit.
+
+        Raises:
+            Failure: no such repository or revision, no access, or the hub does not answer.
+        """
+        try:
+            sha = self._api.model_info(source, revision=revision).sha
+        except GatedRepoError as error:
+            raise Failure(f"{source} is gated: accept its licence on the hub and set HF_TOKEN") from error
+        except RevisionNotFoundError as error:
+            raise Failure(f"{source} has no revision {revision!r}") from error
+        except RepositoryNotFoundError as error:
+            raise Failure(f"{source} is not on the hub, or private: set HF_TOKEN") from error
+        except (HfHubHTTPError, httpx.HTTPError) as error:
+            raise Failure(f"the hub does not answer for {source}: {error}") from error
+        if sha is None or not REVISION.match(sha):
+            raise Failure(f"the hub answered {sha!r} for {source}@{revision}, which is no commit")
+        return sha
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pins:
+    """What a stack's names stood for when they were asked."""
+
+    revision: str
+    image: str
+    layers: tuple[int, ...]
+
+
+def resolve(model: Model, hub: Hub, registry: Registry, *, revision: str | None) -> Pins:
+    """Resolves a model's names. A pin that is there already stays, unless another revision is asked for.
+
+    Raises:
+        Failure: hub or registry refuse or do not answer.
+    """
+    wanted = revision or model.revision or "main"
+    commit = wanted if REVISION.match(wanted) else hub.commit(model.source, wanted)
+    name = model.image.partition("@")[0]
+    architecture = ARCHITECTURES[gpu_instance(model.nodes.instance, where="model.nodes.instance").arch]
+    pin: ImagePin = registry.resolve(name, architecture)
+    digest = model.image.partition("@")[2] or pin.digest
+    return Pins(revision=commit, image=f"{name}@{digest}", layers=pin.layers if digest == pin.digest else ())
+
+
+def write(path: Path, pins: Pins) -> None:
+    """Writes pins into a stack file and keeps its comments and order."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    document = cast("dict[str, Any]", yaml.load(path.read_text(encoding="utf-8")))
+    model = cast("dict[str, Any]", document["config"][f"{PROJECT}:model"])
+    model["revision"], model["image"] = pins.revision, pins.image
+    if pins.layers:
+        model["image_facts"] = {"compressed_bytes": sum(pins.layers), "layers": list(pins.layers)}
+    text = io.StringIO()
+    yaml.dump(document, text)
+    path.write_text(text.getvalue(), encoding="utf-8")
+
+
+def pin(name: str, directory: Path, hub: Hub, registry: Registry, *, revision: str | None = None) -> Mapping[str, Any]:
+    """Resolves and writes the pins of a model stack; answers what stands in the file now.
+
+    Raises:
+        BadInput: no such stack, or an environment.
+        Failure: hub or registry refuse or do not answer; the file is as it was.
+    """
+    stack = read(name, directory)
+    if stack.model is None:
+        raise bad_input(name, "is an environment", "Pin a model stack: an environment has nothing to pin.")
+    pins = resolve(stack.model, hub, registry, revision=revision)
+    write(path_of(name, directory), pins)
+    return {
+        "stack": name,
+        "revision": pins.revision,
+        "image": pins.image,
+        "image_bytes": sum(pins.layers) or None,
+        "layers": len(pins.layers) or None,
+    }
+
+
+@click.command()
+@click.argument("stack")
+@click.option("--revision", help="Branch, tag or commit to pin instead of what the file says.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def command(stack: str, revision: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
+    """Resolve the model revision and the image digest of STACK, and write both into its stack file."""
+    found = pin(stack, STACKS, HuggingFaceHub(), HttpRegistry(), revision=revision)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    for key, value in found.items():
+        if value is not None:
+            click.echo(f"{key:<12} {value}")
