@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo test test-pulumi test-cluster lint lock clean
+.PHONY: help setup demo test test-pulumi test-cluster lint lock golden clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -20,6 +20,9 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 
 setup: $(VENV)/run.stamp ## the virtual environment that `pulumi up` and `coldstart` use
 
+demo: $(VENV)/run.stamp ## what an environment and its models would be, offline; files in out/
+	@coldstart render --all -o out
+
 lock: ## resolve both lock files again, with hashes
 	uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --generate-hashes --python-version 3.11 pyproject.toml --group build -o requirements.lock
 	uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --generate-hashes --python-version 3.11 pyproject.toml --group build --group check --group test -c requirements.lock -o requirements-dev.lock
@@ -33,6 +36,9 @@ lint: $(VENV)/dev.stamp
 	ruff format --check .
 	lint-imports
 	basedpyright
+
+golden: $(VENV)/dev.stamp ## write the golden files again; read the diff
+	pytest -q tests/golden --update-golden
 
 clean: ## everything made by this file
 	rm -rf $(VENV) .cache out

@@ -279,18 +279,21 @@ def effects(
         if changed is None:
             continue
         after = budget_of(changed, coefficients)
-        idle, hourly = lever.usd_per_hour(scenario), cost_of(changed, after, terms).usd_per_hour
-        known = before.usd_per_hour is not None and hourly is not None and idle is not None
+        money = (cost_of(changed, after, terms).usd_per_hour, before.usd_per_hour, lever.usd_per_hour(scenario))
         found.append(
             Effect(
                 lever=lever.name,
                 what=lever.what,
                 saves_s=budget.total.expected_s - after.total.expected_s,
-                usd_per_hour=hourly - before.usd_per_hour + idle if known else None,  # pyright: ignore[reportOptionalOperand] - `known` says so
+                usd_per_hour=_difference(*money),
                 phase=_changed_most(budget, after),
             )
         )
     return sorted(found, key=lambda effect: -effect.saves_s)
+
+
+def _difference(after: float | None, before: float | None, idle: float | None) -> float | None:
+    return None if after is None or before is None or idle is None else after - before + idle
 
 
 def _changed_most(before: Budget, after: Budget) -> str:

@@ -18,6 +18,8 @@ STREAMER_TARGET_GBPS = 10.0
 """Default RUNAI_STREAMER_S3_TARGET_GBPS of one client (AWS CRT default)."""
 IN_FLIGHT_BYTES_PER_GBPS = 18_750_000
 """In-flight window of streamer 0.17 per client and Gbps of target."""
+STREAMER_BUFFER_BYTES = 16 * GIB
+"""Largest streamer buffer this project sets."""
 PROCESS_BYTES = 4 * GIB
 """One engine process: Python, torch, CUDA context, pinned buffers. An estimate; measured pods correct it."""
 FRONT_BYTES = 2 * GIB
@@ -101,6 +103,19 @@ def ring_bytes(streamer: Streamer, *, checkpoint_bytes: int, largest_tensor_byte
     if limit == -1:
         return checkpoint_bytes
     return min(checkpoint_bytes, max(STREAMER_LIMIT_BYTES if limit is None else limit, floor))
+
+
+def streamer_limit_bytes(facts: ModelFacts, instance: Instance, ranks: int) -> int:
+    """A streamer memory limit (node total, distributed) that fills the network and leaves the node its memory.
+
+    16 GiB is more than a second of the fastest network card, so a larger buffer only waits with it; a small node gets
+    what its processes leave, but never less than one largest tensor per rank.
+    """
+    floor = ranks * facts.largest_tensor_bytes
+    fixed = FRONT_BYTES + ranks * PROCESS_BYTES + floor + in_flight_bytes(Streamer(), ranks)
+    fixed += SHM_BYTES if ranks > 1 else 0
+    room = int(allocatable_memory_bytes(instance) / (1 + HEADROOM)) - fixed - MIB
+    return max(floor, min(facts.weights_bytes, STREAMER_BUFFER_BYTES, room))
 
 
 def in_flight_bytes(streamer: Streamer, ranks: int) -> int:

@@ -20,7 +20,7 @@ touches no queue and an event costs one heap operation.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -201,7 +201,7 @@ class _Pull:
         self.unpacked = [False] * len(layers)
         self.next_in_order = 0
         self.dirty = self.live = 0.0
-        self.bound_s: Counter[str] = Counter()
+        self.bound_s: defaultdict[str, float] = defaultdict(float)
         self.downloaded_s = self.time
         self.last = 0
 

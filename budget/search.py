@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from budget.coefficients import Coefficients, coefficients
@@ -11,15 +11,12 @@ from budget.cost import DEFAULT_TERMS, Cost, Terms, cost_of
 from budget.disk import SOCI_FLOOR_MIB_S, Disk, disk_rate
 from budget.feasibility import feasibility, fits, gpu_memory_of, parallel_sizes, scenario_with_facts
 from budget.findings import Finding
-from budget.instances import GBPS_TO_BYTES_S, MIB_S_TO_MB_S, Instance, instances
+from budget.instances import MIB_S_TO_MB_S, Instance, instances
+from budget.memory import streamer_limit_bytes
 from budget.models import ModelFacts
 from budget.phases import Budget, budget_of
 from budget.scenario import EngineCase, ImageCase, ModelCase, PullCase, Scenario, WeightsCase
-
-S3_REQUEST_MB_S = 85
-"""One S3 request carries 85-90 MB/s (S3 performance guidance)."""
-STREAMER_CONNECTIONS = 120
-"""Eight clients of 10 Gbps at that rate: the streamer's defaults."""
+from budget.weights import streamer_connections
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +34,7 @@ class Wish:
     context: int | None = None
     concurrency: int = 1
     slo_s: float | None = None
-    engine: EngineCase = EngineCase()
+    engine: EngineCase = field(default_factory=EngineCase)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +124,6 @@ def _smallest_fitting(facts: ModelFacts, wish: Wish, kind: Instance, factors: Co
 
 def deployed(facts: ModelFacts, wish: Wish, kind: Instance, ranks: int) -> Scenario:
     """The scenario of this model on this instance as this project deploys it."""
-    connections = int(kind.plan_network_gbps * GBPS_TO_BYTES_S / (S3_REQUEST_MB_S * 1e6)) + 1
     scenario = Scenario(
         instance=kind,
         image=wish.image,
@@ -142,22 +138,14 @@ def deployed(facts: ModelFacts, wish: Wish, kind: Instance, ranks: int) -> Scena
         pull=PullCase(unpacks=min(12, max(2, kind.vcpu // 2))),
         disk=faster_disk(kind),
         weights=WeightsCase(
-            concurrency=min(STREAMER_CONNECTIONS, max(8, connections)),
+            concurrency=streamer_connections(kind),
             distributed=ranks > 1,
             files=facts.files,
-            memory_limit_bytes=_streamer_limit(facts, ranks),
+            memory_limit_bytes=streamer_limit_bytes(facts, kind, ranks),
         ),
         engine=wish.engine,
     )
     return scenario_with_facts(scenario, facts)
-
-
-STREAMER_BUFFER_BYTES = 16 * 2**30
-"""More than a second of the fastest network card; a larger buffer only waits with it."""
-
-
-def _streamer_limit(facts: ModelFacts, ranks: int) -> float:
-    return max(min(facts.weights_bytes, STREAMER_BUFFER_BYTES), ranks * facts.largest_tensor_bytes)
 
 
 def faster_disk(kind: Instance) -> Disk:

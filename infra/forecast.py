@@ -1,4 +1,4 @@
-"""From a model's settings to the budget's scenario: what `pulumi up`, the probes and `coldstart plan` all predict from."""
+"""From a model's settings to the budget's scenario: `pulumi up`, the probes and `coldstart plan` predict from this one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from budget.coefficients import coefficients
 from budget.disk import Disk, data_volume_gib
 from budget.image import known_images, layers_of
-from budget.instances import GBPS_TO_BYTES_S, Instance, gpu_instance
+from budget.instances import Instance, gpu_instance
 from budget.models import ModelFacts
 from budget.models import model as known_model
 from budget.phases import Budget, budget_of
@@ -25,6 +25,7 @@ from budget.scenario import (
     WarmupCase,
     WeightsCase,
 )
+from budget.weights import streamer_connections
 from infra.settings import Capacity, Model, Profile
 from infra.stack_file import Stack
 from nodeconfig.bottlerocket import NodeSpec
@@ -35,10 +36,6 @@ from serving.manifests import Phase
 
 TYPICAL_ENGINE_IMAGE_BYTES = 9_612_695_005
 """A vllm-openai image of 2026 (v0.19.1, as the kubelet reported it in the llm-d guide); stands in for unknown tags."""
-S3_REQUEST_MB_S = 85
-"""One S3 request carries 85-90 MB/s (S3 performance guidance): as many are in flight as fill the network."""
-STREAMER_CONNECTIONS = 120
-"""Eight clients of 10 Gbps each, the streamer's defaults, at that rate."""
 WARMUP_REQUESTS = 5
 
 
@@ -136,7 +133,11 @@ def scenario(model: Model, node: NodeSpec | None = None) -> Scenario:
             context_tokens=model.engine.context_tokens,
         ),
         weights=WeightsCase(
-            path="stream", source="s3", concurrency=_connections(instance), distributed=distributed, files=facts.files
+            path="stream",
+            source="s3",
+            concurrency=streamer_connections(instance),
+            distributed=distributed,
+            files=facts.files,
         ),
         engine=EngineCase(
             compile_cache="miss",
@@ -147,11 +148,6 @@ def scenario(model: Model, node: NodeSpec | None = None) -> Scenario:
         ),
         warmup=WarmupCase(requests=WARMUP_REQUESTS),
     ).checked
-
-
-def _connections(instance: Instance) -> int:
-    fill = instance.plan_network_gbps * GBPS_TO_BYTES_S / (S3_REQUEST_MB_S * 1e6)
-    return max(8, min(STREAMER_CONNECTIONS, math.ceil(fill)))
 
 
 def _pull(model: Model, instance: Instance, node: NodeSpec | None) -> PullCase:

@@ -11,6 +11,7 @@ import contextvars
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -142,8 +143,9 @@ def _run(
     logger = logging.Logger(f"coldstart.offline.{name}")  # noqa: LOG001 - private to this evaluation, never configured by anyone
     logger.addHandler(log)
     values, secrets = _config(name, directory)
-    loop = asyncio.new_event_loop()
+    loop, worker = asyncio.new_event_loop(), _Worker()
     asyncio.set_event_loop(loop)
+    loop.set_default_executor(worker)
     try:
         configure(
             MockSettings(
@@ -160,6 +162,7 @@ def _run(
         runtime_config.set_all_config(values, secrets)
         loop.run_until_complete(run_in_stack(lambda: program(directory)))
     finally:
+        worker.close()
         loop.close()
         asyncio.set_event_loop(None)
         reset_options()
@@ -176,6 +179,19 @@ def _config(name: str, directory: Path) -> tuple[dict[str, str], list[str]]:
         else:
             values[key] = value if isinstance(value, str) else json.dumps(value)
     return values, secrets
+
+
+class _Worker(ThreadPoolExecutor):
+    """The one thread that answers the program's requests, with the event loop that the SDK's monitor needs there."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        super().__init__(max_workers=1, initializer=asyncio.set_event_loop, initargs=(self._loop,))
+
+    def close(self) -> None:
+        """Waits for the thread and closes its loop, which the SDK would leave open."""
+        self.shutdown(wait=True)
+        self._loop.close()
 
 
 class _Warnings(logging.Handler):

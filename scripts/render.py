@@ -68,7 +68,7 @@ def _files(evaluation: Evaluation, specs: ModelSpecs | None) -> Mapping[str, str
     if specs:
         files["user-data.toml"] = user_data(specs.node)
         for index, manifest in enumerate(objects(specs.serving)):
-            files[f"kubernetes/{index:02d}-{manifest['kind'].lower()}.yaml"] = _yaml(manifest)
+            files[f"kubernetes/{index:02d}-{manifest['kind'].lower()}.yaml"] = yaml_text(manifest)
     return files
 
 
@@ -83,8 +83,9 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def _yaml(manifest: Mapping[str, Any]) -> str:
-    return yaml.dump(dict(manifest), Dumper=_Dumper, sort_keys=False, width=120)
+def yaml_text(manifest: Mapping[str, Any]) -> str:
+    """One object as YAML that a person can read."""
+    return yaml.dump(dict(manifest), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
 def _entry(resource: Recorded) -> Mapping[str, Any]:

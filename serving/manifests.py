@@ -166,7 +166,11 @@ def launcher_config(spec: ServingSpec) -> Mapping[str, Any]:
         "served_model_name": spec.name,
         "gpus": spec.gpus,
         "budget": {
-            name: {"low_s": phase.low_s, "expected_s": phase.expected_s, "high_s": phase.high_s}
+            name: {
+                "low_s": round(phase.low_s, 1),
+                "expected_s": round(phase.expected_s, 1),
+                "high_s": round(phase.high_s, 1),
+            }
             for name, phase in spec.budget.items()
         },
         "weights": {
