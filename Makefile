@@ -37,6 +37,9 @@ lint: $(VENV)/dev.stamp
 	lint-imports
 	basedpyright
 
+bench: $(VENV)/run.stamp ## times and memory of the blueprint: never part of a test
+	$(BIN)/python benchmarks/blueprint.py
+
 golden: $(VENV)/dev.stamp ## write the golden files again; read the diff
 	pytest -q tests/golden --update-golden
 

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -28,7 +29,7 @@ from pulumi.runtime.sync_await import _ensure_event_loop  # pyright: ignore[repo
 
 from budget.problems import BadInput, Problem
 from infra.offline_cloud import answer, computed
-from infra.stack_file import PROJECT, STACKS, config_of, read
+from infra.stack_file import PROJECT, STACKS, config_of, path_of, read
 
 PLACEHOLDER_SECRET = "offline-placeholder"  # noqa: S105 - stands for a secret that is never read here
 
@@ -111,7 +112,8 @@ def evaluate(
     stack = read(name, directory)
     environment: Mapping[str, Any] = {}
     if stack.model:
-        environment = evaluate(stack.environment_name, directory=directory).outputs
+        text = path_of(stack.environment_name, directory).read_text(encoding="utf-8")
+        environment = _environment_outputs(stack.environment_name, directory, text)
     monitor = _Recorder(_Cloud(environment, preview=mode == "preview", adopted=adopted))
     log = _Warnings()
     run = program or _project_program()
@@ -124,6 +126,13 @@ def evaluate(
         warnings=tuple(log.messages),
         invokes=tuple(sorted(monitor.invokes)),
     )
+
+
+@cache
+def _environment_outputs(name: str, directory: Path, text: str) -> Mapping[str, Any]:
+    """What an environment exports: all its models ask. `text` is its file, so that a changed one is evaluated anew."""
+    del text
+    return evaluate(name, directory=directory).outputs
 
 
 def _project_program() -> Callable[[Path], None]:

@@ -168,7 +168,9 @@ def _resources(evaluation: Evaluation) -> Table:
     table.add_column("names", overflow="fold")
     for token, count in sorted(counts.items()):
         called = [resource.name for resource in evaluation.resources if resource.type == token]
-        table.add_row(_short(token), str(count), ", ".join(called))
+        table.add_row(
+            _short(token), str(count), ", ".join(name.removeprefix(f"{evaluation.stack}-") for name in called)
+        )
     return table
 
 
