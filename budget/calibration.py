@@ -230,7 +230,13 @@ class Measured:
 
 KNOBS: Mapping[str, tuple[str, ...]] = {
     "node": ("node_s",),
-    "pull": ("unpack_speed", "ecr_ranged_connection_mb_s", "ecr_connection_mb_s", "docker_hub_connection_mb_s", "network_efficiency"),
+    "pull": (
+        "unpack_speed",
+        "ecr_ranged_connection_mb_s",
+        "ecr_connection_mb_s",
+        "docker_hub_connection_mb_s",
+        "network_efficiency",
+    ),
     "weights": ("s3_network_share", "s3_connection_mb_s", "hub_file_mb_s", "load_s_per_gb", "disk_stream_mb_s"),
     "warmup": ("first_request_s",),
 }
@@ -269,9 +275,7 @@ def _node_band(found: Mapping[str, float], factors: Coefficients) -> dict[str, f
 
 def _median_of(starts: Sequence[Measured], names: Sequence[str]) -> float | None:
     sums = sorted(
-        sum(start.phases_s[name] for name in names)
-        for start in starts
-        if all(name in start.phases_s for name in names)
+        sum(start.phases_s[name] for name in names) for start in starts if all(name in start.phases_s for name in names)
     )
     if not sums:
         return None

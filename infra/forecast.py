@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from budget.coefficients import coefficients
+from budget.coefficients import Coefficients, coefficients
 from budget.disk import Disk, data_volume_gib
 from budget.image import known_images, layers_of
 from budget.instances import Instance, gpu_instance
 from budget.models import ModelFacts
 from budget.models import model as known_model
 from budget.phases import Budget, budget_of
+from budget.problems import BadInput, Problem, bad_input
 from budget.scenario import (
     EngineCase,
     ImageCase,
@@ -27,7 +30,7 @@ from budget.scenario import (
 )
 from budget.weights import streamer_connections
 from infra.settings import Capacity, Model, Profile
-from infra.stack_file import Stack
+from infra.stack_file import STACKS, Stack
 from nodeconfig.bottlerocket import NodeSpec
 from nodeconfig.soci import tune
 from nodeconfig.storage import Storage
@@ -184,15 +187,56 @@ def _disk(model: Model, instance: Instance) -> tuple[Disk, float | None]:
     )
 
 
-def budget(model: Model, node: NodeSpec | None = None) -> Budget:
+def factors_path(environment: str, directory: Path = STACKS) -> Path:
+    """Where an environment's own machine factors are kept: beside its stack file, to be committed with it."""
+    return directory / f"factors.{environment}.json"
+
+
+def factors_of(environment: str, directory: Path = STACKS) -> Coefficients:
+    """Machine factors of an environment: the shipped ones, corrected by `coldstart plan --calibrate`.
+
+    Raises:
+        BadInput: a factors file that was edited into something no formula knows.
+    """
+    path = factors_path(environment, directory)
+    if not path.exists():
+        return coefficients()
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        values = {str(name): float(value) for name, value in stored["factors"].items()}
+        return coefficients().replaced(values, source=str(stored["source"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise bad_input(str(path), "is no factors file", "Delete it and calibrate again.") from error
+
+
+def budget(environment: str, model: Model, node: NodeSpec | None = None) -> Budget:
     """The budget of one cold start of this model."""
-    return budget_of(scenario(model, node))
+    return budget_of(scenario(model, node), factors_of(environment))
+
+
+def slo_problem(model: Model, predicted: Budget) -> Problem | None:
+    """What to say when the expected start exceeds `model.slo.cold_start_s`; names the phase to blame.
+
+    A warning, or with `model.slo.enforce` a refusal: the caller decides by the setting.
+    """
+    objective, total = model.slo.cold_start_s, predicted.total.expected_s
+    if objective is None or total <= objective:
+        return None
+    blamed = predicted.longest
+    phase = predicted.phases[blamed]
+    return Problem(
+        "model.slo.cold_start_s",
+        f"{objective} s, but the predicted start takes {total:.0f} s; `{blamed}` takes {phase.expected_s:.0f} s of them:"
+        f" {phase.bound_by}",
+        "`coldstart plan` ranks the levers; or raise the objective.",
+    )
 
 
 def phases(stack: Stack, model: Model, node: NodeSpec | None = None) -> Mapping[str, Phase]:
     """The budget in the words of the serving room."""
-    del stack  # the environment does not change a start's phases: one region, one bucket, one registry
-    predicted = budget(model, node).phases
+    predicted = budget(stack.environment_name, model, node).phases
     return {
         name: Phase(low_s=phase.low_s, expected_s=phase.expected_s, high_s=phase.high_s)
         for name, phase in predicted.items()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from budget.coefficients import coefficients
 from budget.disk import SOCI_FLOOR_MIB_S, volume_mb_s
+from budget.feasibility import feasibility
+from budget.findings import Finding
 from budget.instances import Instance, gpu_instance
 from budget.memory import allocatable_memory_bytes
+from budget.price import prices
 from budget.problems import BadInput, Problem
 from infra.environment_rules import numbers, release_problem
+from infra.forecast import scenario
 from infra.settings import DIGEST, Capacity, Disk, Egress, Model, Nodes
 from infra.specs import ModelSpecs, model_specs, tensor_parallel, vllm_version
 from infra.stack_file import Stack
@@ -26,7 +31,14 @@ R580_SINCE_BOTTLEROCKET = (1, 53, 0)
 """Images of vLLM 0.21 and newer carry CUDA 13, which needs driver branch R580; Bottlerocket has it since 1.53.0."""
 G7_SINCE = ((1, 37), (1, 68, 0))
 """g7 needs driver branch R595: first in Bottlerocket's Kubernetes 1.37 variant, 1.68.0 (bottlerocket#4939)."""
-DOCKER_HUB_USD_PER_GB = 0.045
+FINDING_PLACES: Mapping[str, str] = {
+    "gpu-memory": "model.engine.context_tokens",
+    "disk-space": "model.nodes.volume.size_gib",
+    "cuda-too-new": "model.nodes.bottlerocket_release",
+    "driver-too-old": "model.nodes.bottlerocket_release",
+    "driver-cuda": "model.nodes.bottlerocket_release",
+}
+"""Code of a budget finding → the setting it is about; all others are about the instance."""
 
 
 def problems(stack: Stack, model: Model) -> Sequence[Problem]:
@@ -65,12 +77,18 @@ def warnings(stack: Stack, model: Model) -> Sequence[Problem]:
             Problem(
                 "model.image",
                 "pulled from a public registry through NAT on every new node, at "
-                f"${DOCKER_HUB_USD_PER_GB:g} per GB and its rate limits",
+                f"${prices().usd['nat_gateway_usd_per_gb']:g} per GB and its rate limits",
                 "Copy it into the region's private ECR.",
             )
         )
-    instance = gpu_instance(model.nodes.instance)
-    volume = model_specs(stack, model).node.storage.volume
+    specs = model_specs(stack, model)
+    found += [
+        Problem(FINDING_PLACES.get(finding.code, "model.nodes.instance"), finding.message, finding.fix)
+        for finding in _findings(model, specs)
+        if finding.level == "warning"
+    ]
+    found += [] if model.slo.enforce else _slo(model, specs)
+    instance, volume = specs.node.instance, specs.node.storage.volume
     volume_rate = volume_mb_s(volume.disk)
     if volume_rate > instance.ebs_max_mb_s:
         found.append(
@@ -268,26 +286,54 @@ def _engine(model: Model) -> Iterator[Problem]:
 
 
 def _derived(model: Model, specs: ModelSpecs) -> list[Problem]:
-    """What follows from settings that each hold: the pod must fit the node."""
+    """What follows from settings that each hold: the model fits the GPU, the pod fits the node, the start its time."""
+    found = [
+        Problem(FINDING_PLACES.get(finding.code, "model.nodes.instance"), finding.message, finding.fix)
+        for finding in _findings(model, specs)
+        if finding.level == "error"
+    ]
+    return [*found, *_host_memory(specs), *_cooldown(model, specs), *(_slo(model, specs) if model.slo.enforce else ())]
+
+
+def _findings(model: Model, specs: ModelSpecs) -> Sequence[Finding]:
+    """What the budget room says of this model on this instance. Host memory is checked on the pod as it is rendered."""
+    found = feasibility(scenario(model, specs.node), coefficients())
+    return [finding for finding in found if finding.code != "host-memory"]
+
+
+def _host_memory(specs: ModelSpecs) -> Iterator[Problem]:
     instance, pods = specs.node.instance, specs.pods_per_node
     room = allocatable_memory_bytes(instance) // pods
     if specs.serving.memory_bytes > room:
-        return [
-            Problem(
-                "model.nodes.instance",
-                f"a pod needs {specs.serving.memory_bytes / 2**30:.0f} GiB of host memory, "
-                f"{instance.name} leaves {room / 2**30:.0f} GiB for each of its {pods} pod(s)",
-                "Choose an instance with more memory, or lower model.weights.streamer_memory_gib.",
-            )
-        ]
+        yield Problem(
+            "model.nodes.instance",
+            f"a pod needs {specs.serving.memory_bytes / 2**30:.0f} GiB of host memory, "
+            f"{instance.name} leaves {room / 2**30:.0f} GiB for each of its {pods} pod(s)",
+            "Choose an instance with more memory, or lower model.weights.streamer_memory_gib.",
+        )
+
+
+def _cooldown(model: Model, specs: ModelSpecs) -> Iterator[Problem]:
     cooldown, slowest = model.scaling.cooldown_s, specs.slowest_start_s
     if cooldown is not None and cooldown < slowest:
-        return [
-            Problem(
-                "model.scaling.cooldown_s",
-                f"{cooldown} s is shorter than the slowest predicted start of {slowest:.0f} s: "
-                "a pod could be scaled away while it loads",
-                f"Use {slowest:.0f} or more, or leave it unset.",
-            )
-        ]
-    return []
+        yield Problem(
+            "model.scaling.cooldown_s",
+            f"{cooldown} s is shorter than the slowest predicted start of {slowest:.0f} s: "
+            "a pod could be scaled away while it loads",
+            f"Use {slowest:.0f} or more, or leave it unset.",
+        )
+
+
+def _slo(model: Model, specs: ModelSpecs) -> Iterator[Problem]:
+    """A cold start that is expected to take longer than it may, and the phase to blame."""
+    wanted = model.slo.cold_start_s
+    phases = specs.serving.budget
+    expected = sum(phase.expected_s for phase in phases.values())
+    if wanted is not None and expected > wanted:
+        longest = max(phases, key=lambda name: phases[name].expected_s)
+        yield Problem(
+            "model.slo.cold_start_s",
+            f"a cold start is expected to take {expected:.0f} s, {wanted} s are allowed; "
+            f"the longest phase is {longest} with {phases[longest].expected_s:.0f} s",
+            "`coldstart plan` lists what shortens it.",
+        )

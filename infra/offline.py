@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -166,6 +167,9 @@ def _run(
                 dry_run=mode == "preview",
                 organization="organization",
                 callbacks=None,
+                # The SDK's own are shared by all evaluations: one that failed would leave its tasks to the next.
+                outputs=set(),
+                lock=threading.Lock(),
             )
         )
         runtime_config.set_all_config(values, secrets)

@@ -98,7 +98,7 @@ def model_specs(stack: Stack, model: Model) -> ModelSpecs:
     ranks = tensor_parallel(model, instance)
     sliced = model.nodes.gpu_sharing.time_slicing or 1
     pods_per_node = max(1, instance.kubernetes_gpus * sliced // ranks)
-    budget = phases(stack, model)
+    budget = phases(stack, model, node)
     slowest_s = sum(phase.high_s for phase in budget.values())
     volume_gib = node.storage.volume.size_gib
     on_nvme = node.storage.kind == "nvme"

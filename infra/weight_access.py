@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from budget.staged import StagedModel
+from budget.staged import MANIFESTS, MODELS, StagedModel
+
+EVERY_MODEL = "*"
+"""In place of a model's name: whoever stages for a whole environment."""
+
+Statement = dict[str, object]
 
 
 def reader_policy(*, partition: str, bucket: str, staged: StagedModel, kms_key_arn: str | None) -> dict[str, object]:
@@ -10,8 +15,8 @@ def reader_policy(*, partition: str, bucket: str, staged: StagedModel, kms_key_a
 
     Listing is limited by prefix, so that a pod never learns of other models; `kms:Decrypt` only where a key is used.
     """
-    arn = f"arn:{partition}:s3:::{bucket}"
-    statements: list[dict[str, object]] = [
+    arn = _arn(partition, bucket)
+    statements: list[Statement] = [
         {
             "Sid": "ListOwnPrefix",
             "Effect": "Allow",
@@ -28,4 +33,97 @@ def reader_policy(*, partition: str, bucket: str, staged: StagedModel, kms_key_a
     ]
     if kms_key_arn:
         statements.append({"Sid": "Decrypt", "Effect": "Allow", "Action": ["kms:Decrypt"], "Resource": kms_key_arn})
+    return _document(statements)
+
+
+def stager_policy(*, partition: str, bucket: str, model: str, kms_key_arn: str | None) -> dict[str, object]:
+    """What staging may do: fill and read back the prefix of one model, finish or abort its uploads, write its manifest.
+
+    It deletes nothing: an object that is there is never overwritten, and what failed is an upload that is aborted.
+
+    Args:
+        partition: `aws`, `aws-cn`, `aws-us-gov`.
+        bucket: the weight bucket.
+        model: `ORG/NAME`, or `EVERY_MODEL`.
+        kms_key_arn: of the key that encrypts the bucket; None without one.
+    """
+    arn = _arn(partition, bucket)
+    objects, manifests = f"{MODELS}/{model}/*", f"{MANIFESTS}/{model}/*"
+    statements: list[Statement] = [
+        {
+            "Sid": "SeeWhereTheBucketIs",
+            "Effect": "Allow",
+            # ListBucketMultipartUploads knows no condition on the prefix (service authorization reference of S3).
+            "Action": ["s3:GetBucketLocation", "s3:ListBucketMultipartUploads"],
+            "Resource": arn,
+        },
+        {
+            "Sid": "ListModel",
+            "Effect": "Allow",
+            "Action": ["s3:ListBucket"],
+            "Resource": arn,
+            "Condition": {"StringLike": {"s3:prefix": _prefixes(model)}},
+        },
+        {
+            "Sid": "FillModel",
+            "Effect": "Allow",
+            "Action": [
+                "s3:AbortMultipartUpload",
+                "s3:GetObject",
+                "s3:ListMultipartUploadParts",
+                "s3:PutObject",
+            ],
+            "Resource": f"{arn}/{objects}",
+        },
+        {
+            "Sid": "PublishManifest",
+            "Effect": "Allow",
+            "Action": ["s3:GetObject", "s3:PutObject"],
+            "Resource": f"{arn}/{manifests}",
+        },
+    ]
+    if kms_key_arn:
+        # A multipart upload to an encrypted bucket decrypts its own parts when it is completed.
+        actions = ["kms:Decrypt", "kms:GenerateDataKey"]
+        statements.append({"Sid": "UseKey", "Effect": "Allow", "Action": actions, "Resource": kms_key_arn})
+    return _document(statements)
+
+
+def pruner_policy(*, partition: str, bucket: str) -> dict[str, object]:
+    """What `coldstart stage --list` and `--prune` may do: see every model, delete models and manifests, nothing else."""
+    arn = _arn(partition, bucket)
+    return _document(
+        [
+            {
+                "Sid": "SeeEveryModel",
+                "Effect": "Allow",
+                "Action": ["s3:GetBucketLocation", "s3:ListBucketMultipartUploads"],
+                "Resource": arn,
+            },
+            {
+                "Sid": "ListEveryModel",
+                "Effect": "Allow",
+                "Action": ["s3:ListBucket"],
+                "Resource": arn,
+                "Condition": {"StringLike": {"s3:prefix": [f"{MODELS}/*", f"{MANIFESTS}/*"]}},
+            },
+            {
+                "Sid": "DeleteModels",
+                "Effect": "Allow",
+                "Action": ["s3:AbortMultipartUpload", "s3:DeleteObject"],
+                "Resource": [f"{arn}/{MODELS}/*", f"{arn}/{MANIFESTS}/*"],
+            },
+        ]
+    )
+
+
+def _prefixes(model: str) -> list[str]:
+    return [f"{MODELS}/{model}/*", f"{MANIFESTS}/{model}/*"]
+
+
+def _arn(partition: str, bucket: str) -> str:
+    return f"arn:{partition}:s3:::{bucket}"
+
+
+def _document(statements: list[Statement]) -> dict[str, object]:
     return {"Version": "2012-10-17", "Statement": statements}

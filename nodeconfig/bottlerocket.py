@@ -137,6 +137,11 @@ def reasons(spec: NodeSpec) -> Sequence[Reason]:
         Reason(key="images on", value=storage.kind, why=storage.reason),
         Reason(key="data volume", value=_volume(spec), why=_volume_reason(spec)),
         Reason(
+            key="parallel image pulls",
+            value="on",
+            why="Bottlerocket's kubelet configuration has serializeImagePulls: false; there is no setting to write",
+        ),
+        Reason(
             key="image-gc-high-threshold-percent",
             value=str(IMAGE_GC_HIGH_PERCENT),
             why="below the 85 % at which the kubelet evicts pods",
