@@ -32,16 +32,19 @@ def bucket_name(stack: Stack) -> str:
     return settings.bucket.name or f"{APPLICATION}-{stack.environment_name}-{settings.account}-{settings.region}"
 
 
+def expires_after(stack: Stack) -> str | None:
+    """When the stack's GPU nodes go to zero, as it is set: a model's own word before its environment's."""
+    own = stack.model.cost.expires_after if stack.model else None
+    return own or stack.environment.cost.expires_after
+
+
 def environment_tags(stack: Stack) -> dict[str, str]:
     """Tags of everything in a stack: by them `audit` and `teardown` know what is ours."""
-    model = {"model": stack.model.source.replace("/", ":")} if stack.model else {}
-    return (
-        dict(stack.environment.tags)
-        | {
-            "application": APPLICATION,
-            "environment": stack.environment_name,
-            "stack": stack.name,
-            "owner": stack.environment.owner,
-        }
-        | model
-    )
+    return dict(stack.environment.tags) | {
+        "application": APPLICATION,
+        "environment": stack.environment_name,
+        "model": stack.model.source.replace("/", ":") if stack.model else "none",
+        "stack": stack.name,
+        "owner": stack.environment.owner,
+        "expiry": expires_after(stack) or "never",
+    }

@@ -12,7 +12,7 @@ KUBERNETES_OLDEST = (1, 35)
 """1.34 leaves EKS standard support on 2 December 2026 (EKS release calendar)."""
 BOTTLEROCKET_OLDEST = (1, 46, 0)
 """First release whose storage binding includes SOCI's directory (Bottlerocket changelog)."""
-RESERVED_TAGS = frozenset({"application", "environment", "stack", "owner", "model", "bucket", "Name"})
+RESERVED_TAGS = frozenset({"application", "environment", "stack", "owner", "model", "expiry", "bucket", "Name"})
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""From a model's settings to the budget's scenario: `pulumi up`, the probes and `coldstart plan` predict from this one."""
+"""From a model's settings to the budget's scenario: `pulumi up`, probes and `coldstart plan` predict from this one."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ from serving.manifests import Phase
 TYPICAL_ENGINE_IMAGE_BYTES = 9_612_695_005
 """A vllm-openai image of 2026 (v0.19.1, as the kubelet reported it in the llm-d guide); stands in for unknown tags."""
 WARMUP_REQUESTS = 5
+CURRENT_CUDA = (13, 0)
+CUDA_SINCE = (((0, 21), (13, 0)), ((0, 11), (12, 9)), ((0, 9), (12, 8)))
+"""CUDA of the plain vllm-openai tags by first vLLM release (vLLM Dockerfiles)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +75,19 @@ def image_facts(model: Model) -> ImageFacts:
 def image_case(model: Model) -> ImageCase:
     """The image for a scenario. A digest does not change its size, so the tag is looked up."""
     registry = "docker-hub" if _on_docker_hub(model.image) else "ecr"
+    cuda = _cuda(vllm_version(model))
     stated = model.image_facts
     if stated is not None:
         layers = tuple(LayerCase(bytes=size) for size in stated.layers) or None
-        return ImageCase(bytes=stated.compressed_bytes, layers=layers, registry=registry)
+        return ImageCase(bytes=stated.compressed_bytes, layers=layers, registry=registry, cuda=cuda)
     known = known_images().get(model.image.partition("@")[0])
-    return ImageCase(bytes=known.bytes if known else TYPICAL_ENGINE_IMAGE_BYTES, registry=registry)
+    return ImageCase(bytes=known.bytes if known else TYPICAL_ENGINE_IMAGE_BYTES, registry=registry, cuda=cuda)
+
+
+def _cuda(version: tuple[int, int] | None) -> tuple[int, int] | None:
+    if version is None:
+        return None
+    return next((cuda for since, cuda in CUDA_SINCE if version >= since), None)
 
 
 def _on_docker_hub(image: str) -> bool:
@@ -228,7 +238,8 @@ def slo_problem(model: Model, predicted: Budget) -> Problem | None:
     phase = predicted.phases[blamed]
     return Problem(
         "model.slo.cold_start_s",
-        f"{objective} s, but the predicted start takes {total:.0f} s; `{blamed}` takes {phase.expected_s:.0f} s of them:"
+        f"{objective} s, but the predicted start takes {total:.0f} s; `{blamed}` takes {phase.expected_s:.0f} s"
+        " of them:"
         f" {phase.bound_by}",
         "`coldstart plan` ranks the levers; or raise the objective.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pulumi
@@ -10,9 +11,11 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
 from budget.problems import bad_input
-from infra.accounts import environment_tags, partition_of
+from infra.accounts import environment_tags, expires_after, partition_of
+from infra.expiry import ExpiringGroup, Expiry, ExpiryArgs
 from infra.identity import PodIdentity, PodIdentityArgs
 from infra.nodes import DataVolume, NodeGroup, NodeGroupArgs
+from infra.paused import SCALED_OBJECT_HOLD, asleep
 from infra.providers import aws_provider, bottlerocket_build, kubernetes_provider
 from infra.reference import EnvironmentOutputs, environment_outputs, subnets_in
 from infra.settings import Capacity, Model
@@ -33,6 +36,8 @@ TYPED_KINDS: Mapping[str, type[pulumi.CustomResource]] = {
     "NetworkPolicy": k8s.networking.v1.NetworkPolicy,
 }
 """Kind of a rendered object → its typed resource. Anything else is a custom resource."""
+NO_AWAIT = {"pulumi.com/skipAwait": "true"}
+"""A Service has no endpoint until KEDA asks for a replica: waiting for one would fail every `up` after ten minutes."""
 
 
 def declare(stack: Stack, model: Model, specs: ModelSpecs, api_key: pulumi.Output[str] | None) -> None:
@@ -53,6 +58,7 @@ def declare(stack: Stack, model: Model, specs: ModelSpecs, api_key: pulumi.Outpu
         )
         for suffix, zones in specs.zone_groups
     ]
+    _expiry(stack, model, specs, outputs, groups, provider)
     identity = PodIdentity(
         stack.name,
         PodIdentityArgs(
@@ -114,6 +120,41 @@ def _node_group(
         warm_pool=(nodes.warm_pool.size, nodes.warm_pool.state) if nodes.warm_pool else None,
         scarce=nodes.capacity is not Capacity.SPOT,
         create_timeout_minutes=specs.node_timeout_minutes,
+        paused=stack.paused,
+    )
+
+
+def _expiry(
+    stack: Stack,
+    model: Model,
+    specs: ModelSpecs,
+    outputs: EnvironmentOutputs,
+    groups: Sequence[NodeGroup],
+    provider: aws.Provider,
+) -> None:
+    setting = expires_after(stack)
+    if setting is None:
+        return
+    Expiry(
+        stack.name,
+        ExpiryArgs(
+            setting=setting,
+            now=datetime.now(UTC),
+            partition=partition_of(stack.environment.region),
+            region=stack.environment.region,
+            account=stack.environment.account,
+            cluster=outputs.cluster,
+            groups=[
+                ExpiringGroup(
+                    label=suffix or "nodes",
+                    autoscaling_group=group.autoscaling_group,
+                    node_group=group.resource.node_group_name,
+                    warm_pool=model.nodes.warm_pool is not None,
+                )
+                for (suffix, _), group in zip(specs.zone_groups, groups, strict=True)
+            ],
+        ),
+        pulumi.ResourceOptions(providers=[provider]),
     )
 
 
@@ -151,6 +192,8 @@ def _resource(
         custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout) if kind == "Deployment" else None,
     )
     members = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+    if kind == "Service":
+        members["metadata"] = members["metadata"] | {"annotations": NO_AWAIT}
     if kind in TYPED_KINDS:
         return TYPED_KINDS[kind](name, opts=opts, **_python_names(members))
     return k8s.apiextensions.CustomResource(

@@ -10,6 +10,7 @@ from typing import Literal
 import pulumi
 import pulumi_aws as aws
 
+from infra.paused import GROUP_SIZES
 from infra.settings import Capacity
 from serving.placement import Taint
 
@@ -54,6 +55,7 @@ class NodeGroupArgs:
         ephemeral_gib: what a pod may use on the node's disk, which the autoscaler can't see while there is no node.
         scarce: updates take nodes away before they add any, since there is no spare capacity to surge into.
         create_timeout_minutes: how long creation and updates may take.
+        paused: its sizes are held at zero by `coldstart pause`, and stay as they are.
     """
 
     cluster: pulumi.Input[str]
@@ -77,16 +79,20 @@ class NodeGroupArgs:
     warm_pool: tuple[int, str] | None
     scarce: bool
     create_timeout_minutes: int
+    paused: bool = False
 
 
 class NodeGroup(pulumi.ComponentResource):
     """Launch template, managed node group, and the tags by which the autoscaler can start it from nothing."""
+
+    autoscaling_group: pulumi.Output[str]
 
     def __init__(self, name: str, args: NodeGroupArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("coldstart:nodes:NodeGroup", name, None, opts)
         self._name, self._args = name, args
         self.template = self._template()
         self.resource = self._group()
+        self.autoscaling_group = self.resource.resources.apply(_autoscaling_group)
         for key, value in sorted(_autoscaler_tags(args).items()):
             self._scale_from_zero(key, value)
         self.register_outputs({"nodeGroup": self.resource.node_group_name})
@@ -107,7 +113,7 @@ class NodeGroup(pulumi.ComponentResource):
             },
             block_device_mappings=[_os_volume(), _data_volume(args.volume)],
             tag_specifications=[
-                {"resource_type": kind, "tags": dict(args.tags) | {"Name": self._name}}
+                {"resource_type": kind, "tags": _instance_tags(args.tags) | {"Name": self._name}}
                 for kind in ("instance", "volume", "network-interface")
             ],
             instance_market_options=(
@@ -137,20 +143,20 @@ class NodeGroup(pulumi.ComponentResource):
                 "version": self.template.latest_version.apply(str),
             },
             scaling_config={
-                "min_size": args.min_nodes,
+                "min_size": 0 if args.paused else args.min_nodes,
                 "max_size": args.max_nodes,
-                "desired_size": max(args.min_nodes, args.initial_nodes),
+                "desired_size": 0 if args.paused else max(args.min_nodes, args.initial_nodes),
             },
             labels=dict(args.labels),
             taints=[{"key": taint.key, "value": taint.value, "effect": taint.effect.api} for taint in args.taints],
             update_config={"max_unavailable": 1, "update_strategy": "MINIMAL" if args.scarce else "DEFAULT"},
             node_repair_config={"enabled": True},
-            warm_pool_config=_warm_pool(args.warm_pool),
+            warm_pool_config=None if args.paused else _warm_pool(args.warm_pool),
             tags=dict(args.tags),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 # The autoscaler owns the size; nested paths are spelled as the engine spells them.
-                ignore_changes=["scalingConfig.desiredSize"],
+                ignore_changes=list(GROUP_SIZES) if args.paused else ["scalingConfig.desiredSize"],
                 custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout, delete="30m"),
             ),
         )
@@ -158,7 +164,7 @@ class NodeGroup(pulumi.ComponentResource):
     def _scale_from_zero(self, key: str, value: str) -> None:
         aws.autoscaling.Tag(
             f"{self._name}-{key.replace('/', '-')}",
-            autoscaling_group_name=self.resource.resources.apply(_autoscaling_group),
+            autoscaling_group_name=self.autoscaling_group,
             tag={
                 "key": f"k8s.io/cluster-autoscaler/node-template/{key}",
                 "value": value,
@@ -171,6 +177,11 @@ class NodeGroup(pulumi.ComponentResource):
 def _autoscaling_group(resources: Sequence[aws.eks.outputs.NodeGroupResource]) -> str:
     groups = resources[0].autoscaling_groups or ()
     return next(group.name for group in groups if group.name)
+
+
+def _instance_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags of what the group launches: all but the expiry, since another value would replace every running node."""
+    return {key: value for key, value in tags.items() if key != "expiry"}
 
 
 def _autoscaler_tags(args: NodeGroupArgs) -> Mapping[str, str]:

@@ -63,6 +63,11 @@ COMPUTED: Mapping[str, Callable[[str, Inputs], dict[str, Any]]] = {
     "aws:s3/bucketPolicy:BucketPolicy": _nothing,
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _nothing,
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _nothing,
+    "aws:scheduler/schedule:Schedule": _arn("scheduler", "schedule"),
+    "aws:scheduler/scheduleGroup:ScheduleGroup": lambda name, _: {
+        "arn": f"arn:aws:scheduler:offline:{ACCOUNT}:schedule-group/{name}-offline",
+        "name": f"{name}-offline",
+    },
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _nothing,
     "kubernetes:apps/v1:Deployment": _nothing,
     "kubernetes:core/v1:ConfigMap": _nothing,

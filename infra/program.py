@@ -7,6 +7,7 @@ from pathlib import Path
 import pulumi
 
 from infra import environment, model
+from infra.paused import CONFIG_KEY
 from infra.rules import check, warnings
 from infra.settings import KINDS
 from infra.specs import model_specs
@@ -34,7 +35,8 @@ def run(directory: Path) -> None:
 
 def _stack(directory: Path) -> Stack:
     config = pulumi.Config(PROJECT)
-    values = {f"{PROJECT}:{kind}": config.get_object(kind) for kind in KINDS}
+    values: dict[str, object] = {f"{PROJECT}:{kind}": config.get_object(kind) for kind in KINDS}
+    values[f"{PROJECT}:{CONFIG_KEY}"] = config.get(CONFIG_KEY)
     stack = parse(pulumi.get_stack(), {key: value for key, value in values.items() if value}, directory)
     check(stack)
     return stack

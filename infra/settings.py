@@ -7,6 +7,7 @@ Two kinds of stack share one tree. A file that sets `coldstart:environment` is a
 from __future__ import annotations
 
 import re
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -60,6 +61,20 @@ Source = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?$")]
 Cron = Annotated[str, StringConstraints(pattern=r"^(\S+ ){4}\S+$")]
 BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")]
+
+
+def _moment(value: object) -> object:
+    """YAML reads an unquoted date or time as such, so its text comes back here."""
+    return value.isoformat() if isinstance(value, date) else value
+
+
+Moment = Annotated[
+    str,
+    BeforeValidator(_moment),
+    StringConstraints(
+        pattern=r"^(\d{1,4}[hd]|\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?)$",
+    ),
+]
 
 
 class Egress(StrEnum):
@@ -191,6 +206,23 @@ class Bucket(Tree):
     )
 
 
+class EnvironmentCost(Tree):
+    """`environment.cost`."""
+
+    expires_after: Moment | None = setting(
+        None,
+        what="When the GPU nodes of all its models go to zero: a while after `pulumi up` (8h, 3d), or a date in UTC.",
+        why="Unset: never. AWS itself keeps the appointment, so no laptop has to be on; `coldstart extend` moves it.",
+    )
+    max_usd_per_hour: float | None = setting(
+        None,
+        what="The most this stack may cost per hour at list prices; one that could cost more is refused.",
+        unit="USD per hour",
+        why="Unset: no limit of its own.",
+        gt=0,
+    )
+
+
 class Environment(Tree):
     """`coldstart:environment`: network, cluster, bucket and identity, created once."""
 
@@ -225,6 +257,7 @@ class Environment(Tree):
         unit="days",
         why="A log group without an end bills for ever.",
     )
+    cost: EnvironmentCost = setting(EnvironmentCost, what="When to stop paying, and how much is too much.")
     tags: dict[str, str] = setting(dict, what="More tags for every resource.")
 
 
@@ -453,6 +486,24 @@ class Slo(Tree):
     )
 
 
+class ModelCost(Tree):
+    """`model.cost`."""
+
+    expires_after: Moment | None = setting(
+        None,
+        what="When its GPU nodes go to zero: a while after `pulumi up` (8h, 3d), or a date in UTC.",
+        why="Unset: the environment's.",
+    )
+    max_usd_per_hour: float | None = setting(
+        None,
+        what="The most this stack may cost per hour at list prices, every replica running; one that could cost more "
+        "is refused.",
+        unit="USD per hour",
+        why="Unset: no limit of its own.",
+        gt=0,
+    )
+
+
 class ImageFacts(Tree):
     """`model.image_facts`: what is known of an image that no table knows."""
 
@@ -485,6 +536,7 @@ class Model(Tree):
     weights: Weights = setting(Weights, what="The weights.")
     scaling: Scaling = setting(what="Replicas.")
     slo: Slo = setting(Slo, what="What a cold start may take.")
+    cost: ModelCost = setting(ModelCost, what="When to stop paying, and how much is too much.")
 
 
 KINDS: dict[str, type[Tree]] = {"environment": Environment, "model": Model}

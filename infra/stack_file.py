@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from budget.problems import BadInput, Problem, bad_input, did_you_mean
+from infra.paused import CONFIG_KEY
 from infra.settings import KINDS, Environment, Model
 
 PROJECT = "coldstart"
@@ -29,11 +30,13 @@ class Stack:
         name: stack name, as in `Pulumi.<name>.yaml`.
         environment: settings of the environment itself, or of the one the model runs on.
         model: settings of the model; None in an environment stack.
+        paused: `coldstart pause` holds its GPU nodes at zero.
     """
 
     name: str
     environment: Environment
     model: Model | None
+    paused: bool = False
 
     @property
     def environment_name(self) -> str:
@@ -93,11 +96,12 @@ def parse(name: str, config: Mapping[str, Any], directory: Path = STACKS) -> Sta
     """
     kind = _kind(name, config)
     tree = _tree(kind, config[f"{PROJECT}:{kind}"])
+    paused = _paused(kind, config)
     if isinstance(tree, Environment):
         return Stack(name=name, environment=tree, model=None)
     model = Model.model_validate(tree)
     _check_name(name, model)
-    return Stack(name=name, environment=_environment_of(model, directory), model=model)
+    return Stack(name=name, environment=_environment_of(model, directory), model=model, paused=paused)
 
 
 def read(name: str, directory: Path = STACKS) -> Stack:
@@ -112,11 +116,11 @@ def read(name: str, directory: Path = STACKS) -> Stack:
 def _kind(name: str, config: Mapping[str, Any]) -> str:
     known = {f"{PROJECT}:{kind}": kind for kind in KINDS}
     ours = [key for key in config if key.startswith(f"{PROJECT}:")]
-    secrets = {f"{PROJECT}:apiKey"}
+    others = {f"{PROJECT}:apiKey", f"{PROJECT}:{CONFIG_KEY}"}
     problems = [
-        Problem(key, "unknown key", did_you_mean(key, known.keys() | secrets))
+        Problem(key, "unknown key", did_you_mean(key, known.keys() | others))
         for key in ours
-        if key not in known and key not in secrets
+        if key not in known and key not in others
     ]
     kinds = [known[key] for key in ours if key in known and config[key]]
     if len(kinds) != 1 and not problems:
@@ -125,6 +129,18 @@ def _kind(name: str, config: Mapping[str, Any]) -> str:
     if problems:
         raise BadInput(problems)
     return kinds[0]
+
+
+def _paused(kind: str, config: Mapping[str, Any]) -> bool:
+    """Whether `coldstart pause` wrote its mark; the engine hands every value over as text."""
+    key = f"{PROJECT}:{CONFIG_KEY}"
+    value = config.get(key)
+    known = {None: False, True: True, False: False, "true": True, "false": False}
+    if not isinstance(value, bool | str | None) or value not in known:
+        raise bad_input(key, f"found {_shown(value)}", "`coldstart pause` writes true; `coldstart resume` removes it.")
+    if known[value] and kind != "model":
+        raise bad_input(key, "set in an environment", "Only a model has GPU nodes: coldstart pause MODEL-STACK.")
+    return known[value]
 
 
 def _tree(kind: str, value: object) -> BaseModel:

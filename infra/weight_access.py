@@ -90,7 +90,7 @@ def stager_policy(*, partition: str, bucket: str, model: str, kms_key_arn: str |
 
 
 def pruner_policy(*, partition: str, bucket: str) -> dict[str, object]:
-    """What `coldstart stage --list` and `--prune` may do: see every model, delete models and manifests, nothing else."""
+    """What `coldstart stage --list` and `--prune` may do: see every model, and delete models with their manifests."""
     arn = _arn(partition, bucket)
     return _document(
         [
