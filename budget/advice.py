@@ -46,14 +46,16 @@ def _pull(scenario: Scenario, coefficients: Coefficients) -> Iterator[Finding]:
         yield Finding(
             code="soci-slow-disk",
             level="warning",
-            message=f"on this disk SOCI gains {without - now:.0f} s over default containerd: {now:.0f} s against {without:.0f} s",
+            message=f"on this disk SOCI gains {without - now:.0f} s over default containerd: {now:.0f} s against"
+            f" {without:.0f} s",
             fix="Give images NVMe, or gp3 of at least 600 MiB/s on an instance that can use it.",
         )
     if pull.snapshotter == "soci" and (pull.unpacks == 1 or pull.chunk_bytes is None):
         yield Finding(
             code="soci-untuned",
             level="warning",
-            message=f"SOCI with {pull.unpacks} unpack(s) and {'whole-layer requests' if pull.chunk_bytes is None else 'chunks'}"
+            message=f"SOCI with {pull.unpacks} unpack(s) and"
+            f" {'whole-layer requests' if pull.chunk_bytes is None else 'chunks'}"
             " is Bottlerocket's default, not its tuning: almost no gain",
             fix="Set 20 downloads, one unpack per two vCPUs, 16 MB chunks, discard.",
         )
@@ -61,7 +63,8 @@ def _pull(scenario: Scenario, coefficients: Coefficients) -> Iterator[Finding]:
         yield Finding(
             code="containerd-parallel",
             level="info",
-            message="containerd's own parallel unpack needs 2.2 and its transfer service; snapshot annotations, discarded"
+            message="containerd's own parallel unpack needs 2.2 and its transfer service; snapshot annotations,"
+            " discarded"
             " layers, mirrors or auth in the CRI section switch it off with no more than a log line",
             fix="Check the node's containerd log, or use SOCI.",
         )
@@ -87,7 +90,8 @@ def _disk(scenario: Scenario) -> Iterator[Finding]:
         yield Finding(
             code="ebs-above-instance",
             level="warning",
-            message=f"the volume can do {volume:.0f} MB/s, {instance.name} lets {instance.ebs_max_mb_s:.0f} MB/s through"
+            message=f"the volume can do {volume:.0f} MB/s, {instance.name} lets {instance.ebs_max_mb_s:.0f} MB/s"
+            " through"
             f" ({instance.ebs_baseline_mb_s:.0f} MB/s sustained)",
             fix="Lower the volume's throughput, use the instance's NVMe, or choose a larger instance.",
         )
@@ -109,14 +113,16 @@ def _weights(scenario: Scenario, coefficients: Coefficients) -> Iterator[Finding
             yield Finding(
                 code="streaming-local",
                 level="warning",
-                message=f"the weights are on the node already: the default loader takes {there:.1f} s, the streamer {here:.1f} s",
+                message=f"the weights are on the node already: the default loader takes {there:.1f} s, the"
+                f" streamer {here:.1f} s",
                 fix="Use the default safetensors loader for local files.",
             )
     if weights.path == "baked":
         yield Finding(
             code="baked-weights",
             level="warning",
-            message=f"{scenario.model.weights_bytes / 1e9:.1f} GB of weights in the image are pulled, unpacked and written to disk"
+            message=f"{scenario.model.weights_bytes / 1e9:.1f} GB of weights in the image are pulled, unpacked"
+            " and written to disk"
             " before the engine reads them again, and every new revision is a new image",
             fix="Keep weights in the bucket; bake them only where there is no bucket to reach.",
         )
@@ -142,7 +148,8 @@ def _engine(scenario: Scenario) -> Iterator[Finding]:
         yield Finding(
             code="odd-architecture",
             level="info",
-            message=f"{facts.architecture} ({facts.quantization or 'linear attention'}): kernels compiled on first use have added"
+            message=f"{facts.architecture} ({facts.quantization or 'linear attention'}): kernels compiled on"
+            " first use have added"
             " minutes to such starts (vllm#47456, #44881), so the engine's band is wide",
             fix="Measure one start with `coldstart measure` and calibrate.",
         )
@@ -150,7 +157,8 @@ def _engine(scenario: Scenario) -> Iterator[Finding]:
         yield Finding(
             code="all-experts",
             level="info",
-            message=f"all {facts.parameters / 1e9:.0f} B parameters are loaded, though {(facts.active_parameters or 0) / 1e9:.0f} B work per token",
+            message=f"all {facts.parameters / 1e9:.0f} B parameters are loaded, though"
+            f" {(facts.active_parameters or 0) / 1e9:.0f} B work per token",
         )
 
 
@@ -160,14 +168,16 @@ def _network(scenario: Scenario) -> Iterator[Finding]:
         yield Finding(
             code="one-network-card",
             level="info",
-            message=f"{instance.name} has {instance.network_cards} network cards; a pod's S3 and registry traffic uses one of"
+            message=f"{instance.name} has {instance.network_cards} network cards; a pod's S3 and registry traffic"
+            " uses one of"
             f" {instance.plan_network_gbps:g} Gbps. A second one does not shorten a start",
         )
     if instance.plan_network_peak_gbps > instance.plan_network_gbps and scenario.host.network_mb_s is None:
         yield Finding(
             code="burst-network",
             level="info",
-            message=f"{instance.name} sustains {instance.plan_network_gbps:g} Gbps and bursts to {instance.plan_network_peak_gbps:g}:"
+            message=f"{instance.name} sustains {instance.plan_network_gbps:g} Gbps and bursts to"
+            f" {instance.plan_network_peak_gbps:g}:"
             " expected counts on the first, low on the second",
         )
 
@@ -177,7 +187,8 @@ def _money(scenario: Scenario, terms: Terms) -> Iterator[Finding]:
         yield Finding(
             code="no-price",
             level="warning",
-            message=f"{scenario.instance.name} has no on-demand list price in {prices().region}: costs are not computed",
+            message=f"{scenario.instance.name} has no on-demand list price in {prices().region}: costs are not"
+            " computed",
             fix="Give the price with --usd-per-hour.",
         )
     if scenario.image.registry == "docker-hub" and not scenario.image.cached and terms.private_egress:
@@ -185,7 +196,8 @@ def _money(scenario: Scenario, terms: Terms) -> Iterator[Finding]:
         yield Finding(
             code="pull-through-nat",
             level="warning",
-            message=f"every pull brings {scenario.image.bytes / 1e9:.1f} GB through the NAT gateway: ${dollars:.2f} a start, at"
+            message=f"every pull brings {scenario.image.bytes / 1e9:.1f} GB through the NAT gateway:"
+            f" ${dollars:.2f} a start, at"
             " Docker Hub's rate and limits",
             fix="Copy the image into a private registry of the region.",
         )
@@ -204,7 +216,8 @@ def _assumptions(scenario: Scenario) -> Iterator[Finding]:
         yield Finding(
             code="layers-unknown",
             level="info",
-            message="nobody has read the image's manifest: a typical split is assumed (12 layers, one fat), and the pull's band is"
+            message="nobody has read the image's manifest: a typical split is assumed (12 layers, one fat), and"
+            " the pull's band is"
             " wide",
             fix="Give image.layers, or run `coldstart image inspect`.",
         )
@@ -212,7 +225,8 @@ def _assumptions(scenario: Scenario) -> Iterator[Finding]:
         yield Finding(
             code="model-unknown",
             level="info",
-            message="bare numbers describe the model: GPU memory is judged by its weights, not by context and concurrency",
+            message="bare numbers describe the model: GPU memory is judged by its weights, not by context and"
+            " concurrency",
             fix="Give model.name, or plan with --model.",
         )
     if scenario.disk.kind == "nvme" and scenario.host.disk_mb_s is None and not image.cached:

@@ -20,11 +20,11 @@ IO_BYTES = 256 * 1024
 NVME_MB_S_PER_GB = 1.0
 NVME_FLOOR_MB_S, NVME_CEILING_MB_S = 200.0, 2_000.0
 NVME_SPREAD = 1.6
-"""No API gives NVMe throughput. It grows with a disk's capacity; one MB/s per GB between these bounds is an estimate with a
-wide band: measure the node (`host.disk_mb_s` overrides it)."""
+"""No API gives NVMe throughput. It grows with a disk's capacity; one MB/s per GB between these bounds is an estimate
+with a wide band: measure the node (`host.disk_mb_s` overrides it)."""
 
 IMAGE_FACTOR = 3.0
-"""Room for images: compressed + unpacked (about twice the compressed); with the headroom, the next version beside them."""
+"""Room for images: compressed + unpacked (about twice the compressed); the headroom holds the next version."""
 HEADROOM_BYTES = 20 * GIB
 """Kubelet, logs, add-on images, the ephemeral storage of pods."""
 VOLUME_STEP_GIB = 10

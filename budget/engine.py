@@ -16,7 +16,7 @@ AOT_SINCE = (0, 12)
 DUAL_GRAPHS_SINCE = (0, 12)
 """From this release the default captures full and piecewise graphs (`-O2`; vLLM source)."""
 EAGER_NOTE = "eager skips compile and capture, and every request pays for it"
-WARMUP_TOKENS = 64
+WARMUP_TOKENS = 16
 """Tokens of one warm-up request."""
 MEMORY_BANDWIDTH_SHARE = 0.6
 """Share of a board's memory bandwidth that single-sequence decoding reaches."""
@@ -117,7 +117,7 @@ def _spread(scenario: Scenario, coefficients: Coefficients) -> float:
 def warmup_phase(scenario: Scenario, coefficients: Coefficients) -> Estimate:
     """Synthetic requests before Ready.
 
-    A request decodes 64 tokens, each of which reads the active weights from GPU memory once. The first one also pays
+    A request decodes 16 tokens, each of which reads the active weights from GPU memory once. The first one also pays
     for kernels compiled on first use.
     """
     requests = scenario.warmup.requests

@@ -1,4 +1,4 @@
-"""Does it fit at all? Asked before any money is spent; every refusal has its numbers and the nearest change that fits."""
+"""Does it fit at all? Every refusal has its numbers and the nearest change that fits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from budget.scenario import Scenario
 DEFAULT_CONTEXT = 8_192
 SHORTEST_USEFUL_CONTEXT = 2_048
 UNKNOWN_MODEL_SLACK = 1.10
-"""Without a model's facts its KV cache and activations are unknown: a tenth of the weights stands for a short context."""
+"""Without a model's facts its KV cache and activations are unknown: a tenth of the weights stands for both."""
 MAX_TENSOR_PARALLEL = 16
 
 
@@ -44,7 +44,7 @@ def feasibility(scenario: Scenario, coefficients: Coefficients) -> list[Finding]
     ]
 
 
-# --- GPU memory -----------------------------------------------------------------------------------------------------
+# --- GPU memory -------------------------------------------------------------------------------------------------------
 
 
 def serving_of(scenario: Scenario, *, tensor_parallel: int | None = None) -> Serving:
@@ -90,7 +90,8 @@ def _gpu_memory(scenario: Scenario) -> Iterator[Finding]:
     yield Finding(
         code="gpu-memory",
         level="error",
-        message=f"each of {scenario.ranks} GPU(s) needs {_gib(needed.needed_bytes)}: {_gib(needed.weights_bytes)} weights{kv}"
+        message=f"each of {scenario.ranks} GPU(s) needs {_gib(needed.needed_bytes)}: {_gib(needed.weights_bytes)}"
+        f" weights{kv}"
         f" + {_gib(needed.activations_bytes + needed.graphs_bytes + needed.overhead_bytes)} engine;"
         f" {scenario.instance.name} offers {_gib(needed.usable_bytes)} of each {scenario.instance.gpu}"
         f" ({_gib(scenario.instance.gpu_memory_bytes)} x {serving.utilization:g})",
@@ -231,7 +232,8 @@ def _disk_space(scenario: Scenario, coefficients: Coefficients) -> Iterator[Find
     yield Finding(
         code="disk-space",
         level="error",
-        message=f"images and caches need {needed / 1e9:.0f} GB ({image.bytes / 1e9:.1f} compressed + {unpacked / 1e9:.1f}"
+        message=f"images and caches need {needed / 1e9:.0f} GB ({image.bytes / 1e9:.1f} compressed +"
+        f" {unpacked / 1e9:.1f}"
         f" unpacked + {cached / 1e9:.1f} weights + headroom), the {scenario.disk.kind} disk has {offered / 1e9:.0f} GB",
         fix=f"Use a gp3 volume of {advice} GiB." if nvme else f"Give the data volume {advice} GiB.",
     )

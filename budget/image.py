@@ -83,7 +83,7 @@ def unpacked_bytes(image: ImageCase, coefficients: Coefficients) -> float:
     return sum(layer.unpacked_bytes for layer in layers_of(image, coefficients))
 
 
-# --- the node as a pull sees it ----------------------------------------------------------------------------------------
+# --- the node as a pull sees it ---------------------------------------------------------------------------------------
 
 
 def settings_of(scenario: Scenario) -> PullSettings:
@@ -168,7 +168,7 @@ def _dirty_bytes(scenario: Scenario) -> float:
     return DIRTY_SHARE * (scenario.host.memory_bytes or scenario.instance.memory_bytes)
 
 
-# --- the phase -----------------------------------------------------------------------------------------------------------
+# --- the phase --------------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -255,25 +255,24 @@ def _finite(value: float) -> float | None:
 
 def _words(scenario: Scenario, coefficients: Coefficients, trace: PullTrace) -> str:
     """The binding constraint of the pull, for a person."""
-    layers, host, settings = (
-        layers_of(scenario.image, coefficients),
-        host_of(scenario, coefficients),
-        settings_of(scenario),
-    )
-    last = layers[trace.last_layer]
-    if trace.bound_by == "connection":
-        return (
-            f"{min(settings.downloads, len(layers)) if settings.chunk_bytes is None else settings.downloads} "
-            f"connection(s) of {host.connection_bytes_s / 1e6:.3g} MB/s"
-        )
-    if trace.bound_by == "network":
-        return f"the network, {host.network_bytes_s / 1e6:.0f} MB/s"
-    if trace.bound_by == "disk":
-        return f"the disk, {host.disk_bytes_s / 1e6:.0f} MB/s for compressed and unpacked bytes"
-    if trace.bound_by == "cpu":
-        return f"{host.cores:g} cores unpack at {(host.unpack_cpu_s_per_byte * 1e9):.1f} core-seconds per GB"
+    host, settings = host_of(scenario, coefficients), settings_of(scenario)
+    if trace.bound_by == "unpack":
+        return _unpack_words(layers_of(scenario.image, coefficients)[trace.last_layer], settings, host)
+    connections = settings.downloads
+    if settings.chunk_bytes is None:
+        connections = min(connections, len(layers_of(scenario.image, coefficients)))
+    return {
+        "connection": f"{connections} connection(s) of {host.connection_bytes_s / 1e6:.3g} MB/s",
+        "network": f"the network, {host.network_bytes_s / 1e6:.0f} MB/s",
+        "disk": f"the disk, {host.disk_bytes_s / 1e6:.0f} MB/s for compressed and unpacked bytes",
+        "cpu": f"{host.cores:g} cores unpack at {host.unpack_cpu_s_per_byte * 1e9:.1f} core-seconds per GB",
+    }.get(trace.bound_by, trace.bound_by)
+
+
+def _unpack_words(last: Layer, settings: PullSettings, host: PullHost) -> str:
+    rate = f"{host.unpack_bytes_s / 1e6:.0f} MB/s"
     if settings.in_order:
-        return f"layers are unpacked one after another at {host.unpack_bytes_s / 1e6:.0f} MB/s"
+        return f"layers are unpacked one after another at {rate}"
     if settings.unpacks == 1:
-        return f"one unpack at a time, {host.unpack_bytes_s / 1e6:.0f} MB/s"
-    return f"one layer of {last.bytes / 1e9:.2g} GB inflates on one core at {host.unpack_bytes_s / 1e6:.0f} MB/s"
+        return f"one unpack at a time, {rate}"
+    return f"one layer of {last.bytes / 1e9:.2g} GB inflates on one core at {rate}"

@@ -60,7 +60,7 @@ class Effect:
     phase: str
 
 
-# --- pull --------------------------------------------------------------------------------------------------------------
+# --- pull -------------------------------------------------------------------------------------------------------------
 
 
 def _soci(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
@@ -139,7 +139,7 @@ def _baked_node(scenario: Scenario, coefficients: Coefficients) -> Scenario | No
     return None if scenario.image.cached else replace(scenario, image=replace(scenario.image, cached=True))
 
 
-# --- disk and network ----------------------------------------------------------------------------------------------------
+# --- disk and network -------------------------------------------------------------------------------------------------
 
 
 def _nvme(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
@@ -175,7 +175,7 @@ def _bigger_network(scenario: Scenario, coefficients: Coefficients) -> Scenario 
     return replace(scenario, instance=min(offers, key=lambda other: other.usd_per_hour or math.inf))
 
 
-# --- weights and engine ----------------------------------------------------------------------------------------------------
+# --- weights and engine -----------------------------------------------------------------------------------------------
 
 
 def _streaming(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
@@ -189,7 +189,7 @@ def _streaming(scenario: Scenario, coefficients: Coefficients) -> Scenario | Non
         concurrency=max(32, scenario.weights.concurrency),
         distributed=scenario.ranks > 1,
     )
-    return replace(scenario, weights=weights, host=replace(scenario.host, connection_mb_s=None))
+    return replace(scenario, weights=weights)
 
 
 def _distributed(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
@@ -247,7 +247,8 @@ def _node_price(scenario: Scenario) -> float | None:
 
 LEVERS = (
     Lever(name="soci", what="SOCI parallel pull, tuned, instead of default containerd", pull=_soci),
-    Lever(name="soci-tuning", what="SOCI's whole tuning: 20 downloads, one unpack per two vCPUs, chunks, discard", pull=_soci_tuning),
+    Lever(name="soci-tuning", what="SOCI's whole tuning: 20 downloads, one unpack per two vCPUs, chunks,"
+    " discard", pull=_soci_tuning),
     Lever(name="rebalance-layers", what="the same image re-cut into even layers", pull=_rebalanced),
     Lever(name="slim-image", what=f"a slim image, {SLIM_SHARE:.0%} of the bytes", pull=_slim),
     Lever(name="zstd", what="layers compressed with zstd", pull=_zstd),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from budget.instances import GIB, MIB, Instance
 from budget.models import ModelFacts
 
-# --- host ------------------------------------------------------------------------------------------------------------
+# --- host -------------------------------------------------------------------------------------------------------------
 
 STREAMER_LIMIT_BYTES = 40_000_000_000
 """Default RUNAI_STREAMER_MEMORY_LIMIT (streamer 0.15 and 0.17, source)."""
@@ -173,7 +173,7 @@ def allocatable_memory_bytes(instance: Instance) -> int:
     return int(seen) - KUBELET_BASE_BYTES - KUBELET_PER_POD_BYTES * pods - EVICTION_BYTES
 
 
-# --- GPU -------------------------------------------------------------------------------------------------------------
+# --- GPU --------------------------------------------------------------------------------------------------------------
 
 GPU_UTILIZATION = 0.90
 """vLLM's default --gpu-memory-utilization in most releases."""

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import cast
 
+from budget.attention import Attention, attention_of
+from budget.model_config import Json, architecture, json_object, number, required, text_config
 from budget.problems import bad_input, did_you_mean
 from budget.tables import document
-
-Json = Mapping[str, object]
 
 DTYPE_BYTES: Mapping[str, float] = MappingProxyType(
     {
@@ -27,30 +27,8 @@ DTYPE_BYTES: Mapping[str, float] = MappingProxyType(
 )  # fmt: skip
 """Bytes of one element by its name in a safetensors header (safetensors format specification)."""
 
-_SCALES = re.compile(r"(scales?|scale_inv|scale_2|zeros|zero_point|g_idx|weight_shape|input_scale|sinks)$")
+_SCALES = re.compile(r"(scales?|scale_inv|scale_2|zeros|zero_point|g_idx|weight_shape|input_scale)$")
 """Tensors that describe quantized ones; they weigh bytes but are no parameters."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attention:
-    """Layers that keep the same thing per token or per sequence.
-
-    Attributes:
-        kind: `full` keeps every token, `sliding` the last `window` tokens, `mla` one compressed vector a token that
-            tensor parallelism does not split, `linear` a state of fixed size per sequence.
-        layers: how many layers are of this kind.
-        elements_per_token: kept for one token in one layer, all heads (0 for `linear`).
-        heads: key/value heads the elements are spread over; 1 for `mla`.
-        window: tokens kept by `sliding` layers.
-        state_elements: kept for one sequence in one layer by `linear` layers.
-    """
-
-    kind: Literal["full", "sliding", "mla", "linear"]
-    layers: int
-    elements_per_token: int = 0
-    heads: int = 1
-    window: int | None = None
-    state_elements: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,18 +152,13 @@ def storage_of_headers(headers: Iterable[Json]) -> Storage:
 
 
 def _tensor(name: str, entry: object) -> tuple[str, list[int]]:
-    fields = _object(entry)
+    fields = json_object(entry)
     dtype, shape = fields.get("dtype"), fields.get("shape")
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
         raise bad_input(name, f"dtype {dtype!r} is unknown", f"Known: {', '.join(DTYPE_BYTES)}.")
     if not isinstance(shape, list) or not all(isinstance(side, int) for side in cast("list[object]", shape)):
         raise bad_input(name, f"shape {shape!r} is no list of integers", "Read the header of a safetensors file.")
     return dtype, cast("list[int]", shape)
-
-
-def _object(value: object) -> Json:
-    """A JSON object as it stands, anything else as an empty one."""
-    return cast("Json", value) if isinstance(value, Mapping) else cast("Json", {})
 
 
 def _parameters_of(name: str, dtype: str, elements: int) -> int:
@@ -227,20 +200,20 @@ def facts_of(
     Raises:
         BadInput: a config without layers, hidden size or heads, every missing key named.
     """
-    text = _text_config(config)
-    layers = _required(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    hidden = _required(text, "hidden_size", "n_embd", "d_model")
-    heads = _required(text, "num_attention_heads", "n_head", "n_heads")
+    text = text_config(config)
+    layers = required(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    hidden = required(text, "hidden_size", "n_embd", "d_model")
+    heads = required(text, "num_attention_heads", "n_head", "n_heads")
     kv_heads = _kv_heads(text, heads)
-    head_dim = _number(text, "head_dim", "kv_channels") or hidden // heads
-    experts = _number(text, "num_experts", "num_local_experts", "n_routed_experts") or 1
+    head_dim = number(text, "head_dim", "kv_channels") or hidden // heads
+    experts = number(text, "num_experts", "num_local_experts", "n_routed_experts") or 1
     quantization = _quantization(config, storage)
     parameters = storage.parameters or int(storage.total_bytes / _bytes_per_parameter(quantization, storage))
-    per_token = _number(text, "num_experts_per_tok", "experts_per_token", "top_k_experts") or 0
+    per_token = number(text, "num_experts_per_tok", "experts_per_token", "top_k_experts") or 0
     return ModelFacts(
         name=name,
         revision=revision,
-        architecture=_architecture(config),
+        architecture=architecture(config),
         parameters=parameters,
         active_parameters=_active(text, parameters, layers, hidden, experts, per_token) if experts > 1 else None,
         weights_bytes=storage.total_bytes,
@@ -248,13 +221,13 @@ def facts_of(
         quantization=quantization,
         layers=layers,
         hidden_size=hidden,
-        intermediate_size=_number(text, "intermediate_size", "ffn_dim", "n_inner") or 4 * hidden,
+        intermediate_size=number(text, "intermediate_size", "ffn_dim", "n_inner") or 4 * hidden,
         attention_heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        vocabulary=_number(text, "vocab_size", "padded_vocab_size") or 0,
-        context=_number(text, "max_position_embeddings", "n_positions", "max_sequence_length", "seq_length") or 0,
-        attention=_attention(text, layers, kv_heads, head_dim),
+        vocabulary=number(text, "vocab_size", "padded_vocab_size") or 0,
+        context=number(text, "max_position_embeddings", "n_positions", "max_sequence_length", "seq_length") or 0,
+        attention=attention_of(text, layers, kv_heads, head_dim),
         experts=experts,
         experts_per_token=per_token,
         largest_tensor_bytes=storage.largest_tensor_bytes,
@@ -263,98 +236,16 @@ def facts_of(
     )
 
 
-def _text_config(config: Json) -> Json:
-    """The language part of a config: multimodal ones nest it."""
-    for key in ("text_config", "llm_config", "language_config"):
-        nested = config.get(key)
-        if isinstance(nested, Mapping):
-            return {**config, **cast("Json", nested)}
-    return config
-
-
-def _architecture(config: Json) -> str:
-    names = config.get("architectures")
-    listed = cast("list[object]", names) if isinstance(names, list) else []
-    return str(listed[0]) if listed else str(config.get("model_type", "unknown"))
-
-
-def _number(config: Json, *keys: str) -> int | None:
-    """The first of the keys that holds an integer; models spell the same fact differently."""
-    for key in keys:
-        value = config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return None
-
-
-def _required(config: Json, *keys: str) -> int:
-    value = _number(config, *keys)
-    if value is None or value <= 0:
-        raise bad_input("config.json", f"has none of {', '.join(keys)}", "Use the config.json of a decoder model.")
-    return value
-
-
 def _kv_heads(config: Json, heads: int) -> int:
     if config.get("multi_query") is True and not config.get("new_decoder_architecture"):
         return 1
-    return _number(config, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num") or heads
-
-
-def _attention(config: Json, layers: int, kv_heads: int, head_dim: int) -> tuple[Attention, ...]:
-    """Groups the layers by what they keep. Sources: transformers' configuration classes of each family."""
-    rank, rope = _number(config, "kv_lora_rank"), _number(config, "qk_rope_head_dim")
-    if rank:
-        return (Attention(kind="mla", layers=layers, elements_per_token=rank + (rope or 0)),)
-    window = _number(config, "sliding_window", "attention_chunk_size")
-    kinds = Counter(_layer_kinds(config, layers, window))
-    elements = 2 * kv_heads * head_dim
-    groups = (
-        Attention(kind="full", layers=kinds["full"], elements_per_token=elements, heads=kv_heads),
-        Attention(kind="sliding", layers=kinds["sliding"], elements_per_token=elements, heads=kv_heads, window=window),
-        Attention(kind="linear", layers=kinds["linear"], state_elements=_state_elements(config)),
-    )
-    return tuple(group for group in groups if group.layers)
-
-
-_KIND_OF_TYPE: Mapping[str, str] = MappingProxyType(
-    {
-        "full_attention": "full", "attention": "full", "hybrid": "full", "*": "full",
-        "sliding_attention": "sliding", "chunked_attention": "sliding",
-        "linear_attention": "linear", "mamba": "linear", "recurrent": "linear", "conv": "linear", "M": "linear",
-    }
-)  # fmt: skip
-
-
-def _layer_kinds(config: Json, layers: int, window: int | None) -> list[str]:
-    """`full`, `sliding` or `linear` per layer that keeps anything."""
-    for key in ("layer_types", "layers_block_type", "hybrid_override_pattern"):
-        listed = config.get(key)
-        if isinstance(listed, list | str) and listed:
-            # A pattern letter or type that is not listed (`-` is a plain feed-forward) keeps nothing.
-            return [_KIND_OF_TYPE[str(item)] for item in cast("list[object]", listed) if str(item) in _KIND_OF_TYPE]
-    interval = _number(config, "full_attention_interval", "attn_layer_period")
-    if interval:
-        return ["full" if (layer + 1) % interval == 0 else "linear" for layer in range(layers)]
-    if window is None or config.get("use_sliding_window") is False:
-        return ["full"] * layers
-    pattern = _number(config, "sliding_window_pattern") or (2 if config.get("model_type") == "gemma2" else 0)
-    if pattern:
-        return ["full" if (layer + 1) % pattern == 0 else "sliding" for layer in range(layers)]
-    return ["sliding"] * layers
-
-
-def _state_elements(config: Json) -> int:
-    """Elements of the recurrent state of one linear layer."""
-    heads = _number(config, "linear_num_value_heads", "mamba_num_heads", "mamba_n_heads") or 0
-    key = _number(config, "linear_key_head_dim", "ssm_state_size", "mamba_d_state") or 128
-    value = _number(config, "linear_value_head_dim", "mamba_head_dim", "mamba_d_head") or 128
-    return heads * key * value
+    return number(config, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num") or heads
 
 
 def _quantization(config: Json, storage: Storage) -> str | None:
     """The scheme the checkpoint is stored in, from `quantization_config` or from the stored dtypes."""
     nested = config.get("quantization_config") or config.get("compression_config")
-    settings = _object(nested)
+    settings = json_object(nested)
     said = " ".join(str(settings.get(key, "")) for key in ("quant_method", "quant_algo", "format", "fmt")).lower()
     for scheme in ("nvfp4", "mxfp4", "awq", "gptq", "fp8"):
         if scheme in said:
@@ -381,11 +272,9 @@ def _bytes_per_parameter(quantization: str | None, storage: Storage) -> float:
 
 def _active(config: Json, parameters: int, layers: int, hidden: int, experts: int, per_token: int) -> int:
     """Parameters used per token: all but the experts that are not chosen. An expert has three matrices."""
-    width = _number(config, "moe_intermediate_size", "intermediate_size") or 0
+    width = number(config, "moe_intermediate_size", "intermediate_size") or 0
     # Dense first layers have no experts; multi-token prediction adds layers that have them.
-    sparse = (
-        layers - (_number(config, "first_k_dense_replace") or 0) + (_number(config, "num_nextn_predict_layers") or 0)
-    )
+    sparse = layers - (number(config, "first_k_dense_replace") or 0) + (number(config, "num_nextn_predict_layers") or 0)
     idle = (experts - per_token) * 3 * hidden * width * sparse
     return max(0, parameters - idle)
 

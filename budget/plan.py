@@ -91,7 +91,8 @@ def _slo(budget: Budget, slo_s: float | None) -> list[Finding]:
         Finding(
             code="slo",
             level="warning",
-            message=f"the expected start of {total.expected_s:.0f} s exceeds the objective of {slo_s:.0f} s; `{blamed}` takes"
+            message=f"the expected start of {total.expected_s:.0f} s exceeds the objective of {slo_s:.0f} s;"
+            f" `{blamed}` takes"
             f" {phase.expected_s:.0f} s of it: {phase.bound_by}",
             fix="Pull the first lever of the list, or raise the objective.",
         )

@@ -2,9 +2,9 @@
 
 What it reproduces, and how it was seen (containerd 2.2, soci-snapshotter 0.16, source and measured pulls):
 
-* Requests take slots in the order the layers ask. A layer asks for its next chunk as soon as the last one got a slot, so
-  the first layer to run takes every free slot, and from then on unfinished layers take turns. Whole-layer requests hold
-  a slot until the layer is there.
+* Requests take slots in the order the layers ask. A layer asks for its next chunk as soon as the last one got a slot,
+  so the first layer to run takes every free slot, and from then on unfinished layers take turns. Whole-layer requests
+  hold a slot until the layer is there.
 * All open connections are equally fast: their own limit, or an equal share of the network.
 * A layer is unpacked once it is whole, by one pipeline with a rate of its own; SOCI (and containerd with parallel
   unpacks) runs several at once in the order the layers became whole, default containerd one at a time in image order.
@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Literal
 
@@ -33,10 +33,12 @@ MAX_REQUESTS = 1_500
 BACKGROUND_SHARE = 2 / 3
 """Writeback starts at this share of the allowance: 10 % of memory against throttling near 15 % (kernel defaults)."""
 COMMIT_FLUSH_BYTES = 16_000_000
-"""Committing a layer fsyncs the snapshot database, which waits for data of the same journal transaction. Fitted on a pull
-whose writes were throttled; it is felt on slow disks only."""
+"""Committing a layer fsyncs the snapshot database, which waits for data of the same journal transaction. Fitted on
+pulls whose writes were throttled; it is felt on slow disks only."""
 WRITEBACK_EFFICIENCY = 0.85
-"""Share of the sequential rate that writeback of many unpacked files reaches, journal included. Fitted on the same pulls."""
+"""Share of the sequential rate that writeback of many unpacked files reaches, journal included. Fitted on the same."""
+NO_LIMIT_BYTES_S = 1e15
+"""Stands for an infinite rate: the clocks need finite ones."""
 _TINY = 1e-9
 
 
@@ -163,8 +165,7 @@ class _Clock:
         return max(0.0, self.ends[0][0] - self.value) / rate
 
     def advance(self, amount: float) -> None:
-        # An infinitely fast clock lands exactly on its first end.
-        self.value = self.ends[0][0] if math.isinf(amount) else self.value + amount
+        self.value += amount
 
     def ended(self) -> list[int]:
         done: list[int] = []
@@ -176,7 +177,7 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """Bytes per second of one connection, one unpack, one flush and of writeback; the growth of dirty data; what binds."""
+    """Bytes per second of one connection, one unpack, one flush, of writeback; growth of dirty data; what binds."""
 
     connection: float
     unpack: float
@@ -186,11 +187,20 @@ class _Rates:
     binds: str
 
 
+def _finite(host: PullHost) -> PullHost:
+    return replace(
+        host,
+        network_bytes_s=min(host.network_bytes_s, NO_LIMIT_BYTES_S),
+        connection_bytes_s=min(host.connection_bytes_s, NO_LIMIT_BYTES_S),
+        unpack_bytes_s=min(host.unpack_bytes_s, NO_LIMIT_BYTES_S),
+    )
+
+
 class _Pull:
     """The state of one simulated pull."""
 
     def __init__(self, layers: Sequence[Layer], settings: PullSettings, host: PullHost, order: list[int]) -> None:
-        self.layers, self.settings, self.host = layers, settings, host
+        self.layers, self.settings, self.host = layers, settings, _finite(host)
         self.time = host.latency_s
         self.downloads, self.unpacks, self.flushes, self.commits = _Clock(), _Clock(), _Clock(), _Clock()
         self.chunk = self._chunk_bytes()
@@ -291,9 +301,8 @@ class _Pull:
         written = 0.0
         for clock, rate in ((self.downloads, rates.connection), (self.unpacks, rates.unpack)):
             if clock.ends:
-                moved = rate * wait if math.isfinite(rate) else clock.ends[0][0] - clock.value
-                written += moved * len(clock.ends)
-                clock.advance(moved)
+                written += rate * wait * len(clock.ends)
+                clock.advance(rate * wait)
         if self.flushes.ends:
             self.flushes.advance(rates.flush * wait)
         if self.commits.ends:
@@ -328,7 +337,7 @@ class _Pull:
         if not self.downloads.ends and not self.unpacks.ends:
             binds = "disk"
         if math.isinf(host.disk_bytes_s):
-            return _Rates(connection, unpack, math.inf, math.inf, 0.0, binds)
+            return _Rates(connection, unpack, NO_LIMIT_BYTES_S, NO_LIMIT_BYTES_S, 0.0, binds)
         background = BACKGROUND_SHARE * host.dirty_bytes
         draining = bool(self.commits.ends) or self.dirty >= background * (1 - _TINY)
         share = host.disk_bytes_s / max(1, flushing + draining)
@@ -382,7 +391,7 @@ class _Pull:
                 gone = self.layers[layer].bytes
                 self.dirty -= self._unwritten(gone)
                 self.live -= gone
-            if math.isfinite(self.host.dirty_bytes) and self.dirty >= BACKGROUND_SHARE * self.host.dirty_bytes:
+            if self.dirty >= BACKGROUND_SHARE * self.host.dirty_bytes:
                 self.commits.add(min(self.dirty, COMMIT_FLUSH_BYTES), layer)
             else:
                 self._is_unpacked(layer)

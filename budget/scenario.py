@@ -156,7 +156,14 @@ class WarmupCase:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostCase:
-    """Measured factors of the host; every one set replaces what the instance table says."""
+    """Measured factors of the host; every one set replaces what the instance table says.
+
+    Attributes:
+        connection_mb_s: one connection to the image registry.
+        unpack_layer_mb_s: output of one layer's unpack, its slowest stage.
+        unpack_cpu_s_per_gb: CPU of the whole pull per GB of output.
+        dirty_bytes: unwritten data at which writers are held to the disk's speed.
+    """
 
     cores: float | None = None
     memory_bytes: float | None = None

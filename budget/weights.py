@@ -88,11 +88,7 @@ def _store_limits(scenario: Scenario, coefficients: Coefficients, *, burst: bool
     network = (
         host.network_mb_s * 1e6 if host.network_mb_s else network_gbps(scenario.instance, burst=burst) * GBPS_TO_BYTES_S
     )
-    rate = (
-        host.connection_mb_s * 1e6 * connections
-        if host.connection_mb_s
-        else object_store_bytes_s(connections, coefficients)
-    )
+    rate = object_store_bytes_s(connections, coefficients)
     crowd = max(1.0, connections / coefficients["s3_crowd_connections"])
     return {
         "connections": rate,
@@ -224,14 +220,9 @@ def _download_limits(scenario: Scenario, coefficients: Coefficients, *, burst: b
     limits["network"] = store["network"]
     if scenario.weights.source == "hub":
         files = scenario.weights.files or math.ceil(scenario.model.weights_bytes / BYTES_PER_FILE)
-        per_file = scenario.host.connection_mb_s or coefficients["hub_file_mb_s"]
-        limits["hub"] = per_file * 1e6 * min(files, HUB_PARALLEL_FILES)
+        limits["hub"] = coefficients["hub_file_mb_s"] * 1e6 * min(files, HUB_PARALLEL_FILES)
     else:
-        connections = float(scenario.weights.concurrency)
-        measured = scenario.host.connection_mb_s
-        limits["connections"] = (
-            measured * 1e6 * connections if measured else object_store_bytes_s(connections, coefficients)
-        )
+        limits["connections"] = object_store_bytes_s(scenario.weights.concurrency, coefficients)
     return limits
 
 

@@ -1,7 +1,7 @@
 """Expiry: a moment at which AWS itself puts GPU groups to zero, whether or not anybody's laptop is on.
 
-One schedule for each group, in a group of schedules of its own. The schedule sets minimum, maximum and desired size of the
-Auto Scaling group to zero: with a maximum of zero the cluster autoscaler can't bring a node back, however many pods wait.
+One schedule for each group, in a group of schedules of its own. It sets minimum, maximum and desired size of the Auto
+Scaling group to zero: at a maximum of zero the cluster autoscaler can't bring a node back, however many pods wait.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ class Expiry(pulumi.ComponentResource):
                 )
         self.register_outputs({"scheduleGroup": self._schedules.name})
 
-    def _schedule(self, label: str, target: str, role: aws.iam.Role, request: Mapping[str, pulumi.Input[object]]) -> None:
+    def _schedule(
+        self, label: str, target: str, role: aws.iam.Role, request: Mapping[str, pulumi.Input[object]]
+    ) -> None:
         args = self._args
         at = max(moment(args.setting, args.now), args.now + EARLIEST)
         appointment = re.sub(r"[^a-z0-9]+", "-", args.setting.lower()).strip("-")

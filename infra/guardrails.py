@@ -13,7 +13,7 @@ from typing import Any, cast
 Properties = Mapping[str, Any]
 Check = Callable[[str, Properties], Iterator[str]]
 
-REQUIRED_TAGS = ("application", "environment", "stack", "owner")
+REQUIRED_TAGS = ("application", "environment", "model", "stack", "owner", "expiry")
 TAGGED_TYPES = frozenset(
     {
         "aws:cloudwatch/logGroup:LogGroup",
@@ -33,6 +33,7 @@ TAGGED_TYPES = frozenset(
         "aws:eks/podIdentityAssociation:PodIdentityAssociation",
         "aws:iam/role:Role",
         "aws:s3/bucket:Bucket",
+        "aws:scheduler/scheduleGroup:ScheduleGroup",
         "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
     }
 )

@@ -10,7 +10,6 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from budget.problems import bad_input
 from infra.accounts import environment_tags, expires_after, partition_of
 from infra.expiry import ExpiringGroup, Expiry, ExpiryArgs
 from infra.identity import PodIdentity, PodIdentityArgs
@@ -19,9 +18,9 @@ from infra.paused import SCALED_OBJECT_HOLD, asleep
 from infra.providers import aws_provider, bottlerocket_build, kubernetes_provider
 from infra.reference import EnvironmentOutputs, environment_outputs, subnets_in
 from infra.settings import Capacity, Model
-from infra.specs import API_KEY_SECRET, ModelSpecs
+from infra.specs import API_KEY_SECRET, ModelSpecs, cache_prefix
 from infra.stack_file import Stack
-from infra.weight_access import reader_policy
+from infra.weight_access import model_policy
 from nodeconfig.bottlerocket import user_data
 from serving.manifests import objects
 from serving.placement import GPU_TAINT, MODEL_LABEL
@@ -34,6 +33,11 @@ TYPED_KINDS: Mapping[str, type[pulumi.CustomResource]] = {
     "Deployment": k8s.apps.v1.Deployment,
     "PodDisruptionBudget": k8s.policy.v1.PodDisruptionBudget,
     "NetworkPolicy": k8s.networking.v1.NetworkPolicy,
+    "PersistentVolume": k8s.core.v1.PersistentVolume,
+    "PersistentVolumeClaim": k8s.core.v1.PersistentVolumeClaim,
+    "DaemonSet": k8s.apps.v1.DaemonSet,
+    "Job": k8s.batch.v1.Job,
+    "PriorityClass": k8s.scheduling.v1.PriorityClass,
 }
 """Kind of a rendered object → its typed resource. Anything else is a custom resource."""
 NO_AWAIT = {"pulumi.com/skipAwait": "true"}
@@ -65,10 +69,11 @@ def declare(stack: Stack, model: Model, specs: ModelSpecs, api_key: pulumi.Outpu
             cluster=outputs.cluster,
             namespace=specs.serving.namespace,
             service_account=specs.serving.name,
-            policy=reader_policy(
+            policy=model_policy(
                 partition=partition_of(stack.environment.region),
                 bucket=specs.bucket,
                 staged=specs.staged,
+                cache_prefix=cache_prefix(model) if specs.serving.compile_cache else None,
                 kms_key_arn=stack.environment.bucket.kms_key_arn,
             ),
         ),
@@ -165,14 +170,17 @@ def _workload(
     depends_on: Sequence[pulumi.Resource],
     api_key: pulumi.Output[str] | None,
 ) -> None:
-    """The rendered objects as typed resources, each after the namespace that holds it."""
-    namespace: pulumi.Resource | None = None
-    for manifest in objects(specs.serving):
-        after = [namespace] if namespace else list(depends_on)
-        resource = _resource(stack, manifest, provider, after, specs.rollout_timeout_s)
-        if manifest["kind"] == "Namespace":
-            namespace = resource
-            _api_key(stack, specs, provider, resource, api_key)
+    """The rendered objects as typed resources, each after the namespaces that hold them."""
+    manifests = objects(specs.serving)
+    namespaces = [
+        _resource(stack, manifest, provider, list(depends_on), specs.rollout_timeout_s)
+        for manifest in manifests
+        if manifest["kind"] == "Namespace"
+    ]
+    _api_key(stack, specs, provider, namespaces[0], api_key)
+    for manifest in manifests:
+        if manifest["kind"] != "Namespace":
+            _resource(stack, manifest, provider, namespaces, specs.rollout_timeout_s)
 
 
 def _resource(
@@ -187,10 +195,11 @@ def _resource(
     opts = pulumi.ResourceOptions(
         provider=provider,
         depends_on=list(depends_on),
-        # KEDA owns the number of replicas.
-        ignore_changes=["spec.replicas"] if kind == "Deployment" else None,
+        ignore_changes=_left_alone(stack, kind),
         custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout) if kind == "Deployment" else None,
     )
+    if stack.paused and kind == "ScaledObject":
+        manifest = asleep(manifest)
     members = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
     if kind == "Service":
         members["metadata"] = members["metadata"] | {"annotations": NO_AWAIT}
@@ -199,6 +208,13 @@ def _resource(
     return k8s.apiextensions.CustomResource(
         name, api_version=manifest["apiVersion"], kind=kind, opts=opts, **_python_names(members)
     )
+
+
+def _left_alone(stack: Stack, kind: str) -> list[str] | None:
+    """Properties that others own: replicas are KEDA's, the hold of a paused stack is that of `coldstart pause`."""
+    if kind == "Deployment":
+        return ["spec.replicas"]
+    return list(SCALED_OBJECT_HOLD) if stack.paused and kind == "ScaledObject" else None
 
 
 def _python_names(members: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,14 +232,8 @@ def _api_key(
     namespace: pulumi.Resource,
     api_key: pulumi.Output[str] | None,
 ) -> None:
-    if specs.serving.api_key_secret is None:
+    if specs.serving.api_key_secret is None or api_key is None:
         return
-    if api_key is None:
-        raise bad_input(
-            "coldstart:apiKey",
-            "not set, but model.engine.require_api_key is true",
-            "Set it: pulumi config set --secret coldstart:apiKey",
-        )
     k8s.core.v1.Secret(
         f"{stack.name}-api-key",
         metadata={"name": API_KEY_SECRET, "namespace": specs.serving.namespace},

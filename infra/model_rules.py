@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from budget.coefficients import coefficients
 from budget.disk import SOCI_FLOOR_MIB_S, volume_mb_s
@@ -14,8 +15,9 @@ from budget.instances import Instance, gpu_instance
 from budget.memory import allocatable_memory_bytes
 from budget.price import prices
 from budget.problems import BadInput, Problem
+from infra import weight_rules
 from infra.environment_rules import numbers, release_problem
-from infra.forecast import scenario
+from infra.forecast import budget, facts_of_model, scenario, slo_problem
 from infra.settings import DIGEST, Capacity, Disk, Egress, Model, Nodes
 from infra.specs import ModelSpecs, model_specs, tensor_parallel, vllm_version
 from infra.stack_file import Stack
@@ -31,6 +33,8 @@ R580_SINCE_BOTTLEROCKET = (1, 53, 0)
 """Images of vLLM 0.21 and newer carry CUDA 13, which needs driver branch R580; Bottlerocket has it since 1.53.0."""
 G7_SINCE = ((1, 37), (1, 68, 0))
 """g7 needs driver branch R595: first in Bottlerocket's Kubernetes 1.37 variant, 1.68.0 (bottlerocket#4939)."""
+SCENARIO_PLACES: Mapping[str, str] = {"model.tensor_parallel": "model.engine.tensor_parallel"}
+"""Key of a scenario → the setting it comes from."""
 FINDING_PLACES: Mapping[str, str] = {
     "gpu-memory": "model.engine.context_tokens",
     "disk-space": "model.nodes.volume.size_gib",
@@ -46,6 +50,7 @@ def problems(stack: Stack, model: Model) -> Sequence[Problem]:
     found = [*_pins(stack, model), *_image_source(stack, model), *_scaling(model), *_zones(stack, model)]
     try:
         instance = gpu_instance(model.nodes.instance, where="model.nodes.instance")
+        facts = facts_of_model(model)
     except BadInput as error:
         return [*found, *error.problems]
     found += [
@@ -56,13 +61,16 @@ def problems(stack: Stack, model: Model) -> Sequence[Problem]:
         *_soci(model.nodes),
         *_release(stack, model, instance),
         *_engine(model),
+        *_secrets(stack, model),
+        *weight_rules.problems(model, ranks=tensor_parallel(model, instance), facts=facts),
     ]
     if found:
         return found
     try:
-        return _derived(model, model_specs(stack, model))
+        return _derived(stack, model, model_specs(stack, model))
     except BadInput as error:
-        return error.problems
+        places = SCENARIO_PLACES
+        return [replace(problem, where=places.get(problem.where, problem.where)) for problem in error.problems]
 
 
 def warnings(stack: Stack, model: Model) -> Sequence[Problem]:
@@ -87,7 +95,7 @@ def warnings(stack: Stack, model: Model) -> Sequence[Problem]:
         for finding in _findings(model, specs)
         if finding.level == "warning"
     ]
-    found += [] if model.slo.enforce else _slo(model, specs)
+    found += [] if model.slo.enforce else _slo(stack, model, specs)
     instance, volume = specs.node.instance, specs.node.storage.volume
     volume_rate = volume_mb_s(volume.disk)
     if volume_rate > instance.ebs_max_mb_s:
@@ -285,14 +293,29 @@ def _engine(model: Model) -> Iterator[Problem]:
     yield from refusals(version, model.engine.args)
 
 
-def _derived(model: Model, specs: ModelSpecs) -> list[Problem]:
+def _secrets(stack: Stack, model: Model) -> Iterator[Problem]:
+    if model.engine.require_api_key and "apiKey" not in stack.secrets:
+        yield Problem(
+            "coldstart:apiKey",
+            "not set, but model.engine.require_api_key is true",
+            f"Set it: pulumi config set --secret coldstart:apiKey --stack {stack.name}",
+        )
+
+
+def _derived(stack: Stack, model: Model, specs: ModelSpecs) -> list[Problem]:
     """What follows from settings that each hold: the model fits the GPU, the pod fits the node, the start its time."""
     found = [
         Problem(FINDING_PLACES.get(finding.code, "model.nodes.instance"), finding.message, finding.fix)
         for finding in _findings(model, specs)
         if finding.level == "error"
     ]
-    return [*found, *_host_memory(specs), *_cooldown(model, specs), *(_slo(model, specs) if model.slo.enforce else ())]
+    late = _slo(stack, model, specs) if model.slo.enforce else ()
+    return [*found, *_host_memory(specs), *_cooldown(model, specs), *late]
+
+
+def _slo(stack: Stack, model: Model, specs: ModelSpecs) -> Sequence[Problem]:
+    problem = slo_problem(model, budget(stack.environment_name, model, specs.node))
+    return [problem] if problem else []
 
 
 def _findings(model: Model, specs: ModelSpecs) -> Sequence[Finding]:
@@ -321,19 +344,4 @@ def _cooldown(model: Model, specs: ModelSpecs) -> Iterator[Problem]:
             f"{cooldown} s is shorter than the slowest predicted start of {slowest:.0f} s: "
             "a pod could be scaled away while it loads",
             f"Use {slowest:.0f} or more, or leave it unset.",
-        )
-
-
-def _slo(model: Model, specs: ModelSpecs) -> Iterator[Problem]:
-    """A cold start that is expected to take longer than it may, and the phase to blame."""
-    wanted = model.slo.cold_start_s
-    phases = specs.serving.budget
-    expected = sum(phase.expected_s for phase in phases.values())
-    if wanted is not None and expected > wanted:
-        longest = max(phases, key=lambda name: phases[name].expected_s)
-        yield Problem(
-            "model.slo.cold_start_s",
-            f"a cold start is expected to take {expected:.0f} s, {wanted} s are allowed; "
-            f"the longest phase is {longest} with {phases[longest].expected_s:.0f} s",
-            "`coldstart plan` lists what shortens it.",
         )

@@ -69,16 +69,22 @@ COMPUTED: Mapping[str, Callable[[str, Inputs], dict[str, Any]]] = {
         "name": f"{name}-offline",
     },
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _nothing,
+    "kubernetes:apps/v1:DaemonSet": _nothing,
     "kubernetes:apps/v1:Deployment": _nothing,
+    "kubernetes:batch/v1:Job": _nothing,
     "kubernetes:core/v1:ConfigMap": _nothing,
     "kubernetes:core/v1:Namespace": _nothing,
+    "kubernetes:core/v1:PersistentVolume": _nothing,
+    "kubernetes:core/v1:PersistentVolumeClaim": _nothing,
     "kubernetes:core/v1:Secret": _nothing,
     "kubernetes:core/v1:Service": _nothing,
     "kubernetes:core/v1:ServiceAccount": _nothing,
     "kubernetes:helm.sh/v3:Release": _nothing,
     "kubernetes:keda.sh/v1alpha1:ScaledObject": _nothing,
+    "kubernetes:monitoring.coreos.com/v1:PodMonitor": _nothing,
     "kubernetes:networking.k8s.io/v1:NetworkPolicy": _nothing,
     "kubernetes:policy/v1:PodDisruptionBudget": _nothing,
+    "kubernetes:scheduling.k8s.io/v1:PriorityClass": _nothing,
 }
 """Every type the program may declare → what the cloud computes for it."""
 

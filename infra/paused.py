@@ -1,8 +1,8 @@
 """What `paused` means to the program: held sizes are left alone, and anything made meanwhile is made asleep.
 
-`coldstart pause` holds the GPU groups at zero through the cloud's own APIs and writes `coldstart:paused: true` into the
-stack file. What it changed are properties that the program then ignores, so a preview shows nothing and an `up`, even one
-that refreshes, wakes nothing (docs/decisions/0030).
+`coldstart pause` holds the GPU groups at zero through the cloud's own APIs and writes `coldstart:paused: true` into
+the stack file. What it changed are properties that the program then ignores, so a preview shows nothing and an `up`
+wakes nothing, even one that refreshes (docs/decisions/0030).
 """
 
 from __future__ import annotations

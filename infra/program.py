@@ -11,7 +11,7 @@ from infra.paused import CONFIG_KEY
 from infra.rules import check, warnings
 from infra.settings import KINDS
 from infra.specs import model_specs
-from infra.stack_file import PROJECT, Stack, parse
+from infra.stack_file import PROJECT, SECRETS, Stack, parse
 
 
 def run(directory: Path) -> None:
@@ -37,6 +37,8 @@ def _stack(directory: Path) -> Stack:
     config = pulumi.Config(PROJECT)
     values: dict[str, object] = {f"{PROJECT}:{kind}": config.get_object(kind) for kind in KINDS}
     values[f"{PROJECT}:{CONFIG_KEY}"] = config.get(CONFIG_KEY)
+    # Whether a secret is set is all that the rules may know of it.
+    values |= {f"{PROJECT}:{secret}": config.get_secret(secret) is not None for secret in SECRETS}
     stack = parse(pulumi.get_stack(), {key: value for key, value in values.items() if value}, directory)
     check(stack)
     return stack

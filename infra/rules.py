@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from budget.problems import BadInput, Problem
-from infra import environment_rules, model_rules
+from infra import cost_rules, environment_rules, model_rules
 from infra.stack_file import Stack
 
 
@@ -14,12 +14,15 @@ def problems(stack: Stack) -> Sequence[Problem]:
     found = list(environment_rules.problems(stack.environment))
     if stack.model is not None:
         found += model_rules.problems(stack, stack.model)
-    return found
+    return found + list(cost_rules.problems(stack))
 
 
 def warnings(stack: Stack) -> Sequence[Problem]:
     """Everything about a stack that can be, but costs something the person may not know of."""
-    return model_rules.warnings(stack, stack.model) if stack.model is not None else ()
+    found = list(cost_rules.warnings(stack))
+    if stack.model is not None:
+        found += model_rules.warnings(stack, stack.model)
+    return found
 
 
 def check(stack: Stack) -> None:

@@ -115,6 +115,16 @@ class Disk(StrEnum):
     EBS = "ebs"
 
 
+class WeightsPath(StrEnum):
+    """How weights reach the GPU."""
+
+    STREAM = "stream"
+    NODE_CACHE = "node-cache"
+    SHARED_FS = "shared-fs"
+    BAKED = "baked"
+    PRESHARDED = "presharded"
+
+
 # ---- environment -------------------------------------------------------------------------------------------------
 
 
@@ -404,6 +414,16 @@ class Engine(Tree):
     version: Release | None = setting(
         None, what="vLLM version inside the image.", why="Unset: read from the image's tag, v0.27.1 or the like."
     )
+    compile_cache: bool = setting(
+        default=True,
+        what="Whether compile artefacts are kept in the bucket and restored by the next pod (`production` only).",
+        why="Compiling is the largest part of a warm node's start, and the same every time.",
+    )
+    startup_plan: bool = setting(
+        default=False,
+        what="Whether a container that starts again in the same pod skips memory profiling (vLLM's start-up plan).",
+        why="A plan taken from a start that compiled freezes its smaller KV cache (vllm#54122).",
+    )
     args: tuple[str, ...] = setting((), what="More engine arguments, each `--flag=value` or `--flag`.")
     require_api_key: bool = setting(
         default=False,
@@ -412,11 +432,41 @@ class Engine(Tree):
     )
 
 
+class SharedFs(Tree):
+    """`model.weights.shared_fs`: a file system that exists already, with its CSI driver in the cluster."""
+
+    driver: Literal["efs.csi.aws.com", "fsx.csi.aws.com"] = setting(what="CSI driver of EFS, or of FSx for Lustre.")
+    volume_handle: str = setting(what="Id of the file system.", pattern=r"^fs-[0-9a-f]{8,17}(::fsap-[0-9a-f]{17})?$")
+
+
 class Weights(Tree):
     """`model.weights`: how weights reach the GPU."""
 
-    path: Literal["stream"] = setting(
-        "stream", what="`stream`: from the bucket straight to GPU memory.", why="No disk between S3 and the GPU."
+    path: WeightsPath = setting(
+        WeightsPath.STREAM,
+        what="`stream`: bucket to GPU memory. `node-cache`: a copy on each node, shared by its pods. `shared-fs`: EFS "
+        "or FSx. `baked`: inside the image, for air-gapped sites. `presharded`: one file per rank, streamed.",
+        why="No disk between S3 and the GPU.",
+    )
+    fallback: tuple[WeightsPath, ...] = setting(
+        (), what="Paths tried in this order when the chosen one fails.", why="A second way is a second thing to test."
+    )
+    node_cache_gib: int | None = setting(
+        None,
+        what="Most bytes of a node's cache, all models together; the oldest copies go first.",
+        unit="GiB",
+        why="Unset: half of the node's image disk, at least twice this model.",
+        ge=1,
+        le=65_536,
+    )
+    shared_fs: SharedFs | None = setting(
+        None, what="The file system of `shared-fs`.", why="It must be there before: it outlives models."
+    )
+    directory: str = setting(
+        "/weights",
+        what="Where a `baked` image holds the weights.",
+        why="As the image's builder chose.",
+        pattern=r"^/.+",
     )
     distributed: bool | None = setting(
         None,
@@ -463,6 +513,14 @@ class Scaling(Tree):
         why="Public operators use 4 to 5; GPU utilisation says nothing about a queue.",
         ge=1,
         le=1000,
+    )
+    spare_replicas: int = setting(
+        0,
+        what="Places held ready for more replicas: warm nodes with the image on them, evicted by a replica at once.",
+        unit="replicas",
+        why="Each costs as much as a replica.",
+        ge=0,
+        le=100,
     )
     schedule: tuple[Window, ...] = setting((), what="Times with more replicas than the minimum.")
     cooldown_s: int | None = setting(
@@ -536,6 +594,11 @@ class Model(Tree):
     weights: Weights = setting(Weights, what="The weights.")
     scaling: Scaling = setting(what="Replicas.")
     slo: Slo = setting(Slo, what="What a cold start may take.")
+    pod_monitor: bool = setting(
+        default=False,
+        what="Whether a PodMonitor tells a Prometheus operator where the metrics are.",
+        why="Its custom resource definition must be in the cluster.",
+    )
     cost: ModelCost = setting(ModelCost, what="When to stop paying, and how much is too much.")
 
 

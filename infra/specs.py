@@ -9,25 +9,28 @@ from dataclasses import dataclass
 
 from budget.disk import GP3_DEFAULT_IOPS, GP3_DEFAULT_MIB_S, SOCI_FLOOR_MIB_S, data_volume_gib
 from budget.instances import GIB, MIB_S_TO_MB_S, Instance, gpu_instance
-from budget.memory import Streamer, streaming_host_memory
+from budget.memory import Streamer, local_host_memory, streaming_host_memory
 from budget.models import ModelFacts
 from budget.staged import StagedModel
 from infra.accounts import bucket_name, environment_tags, zone_names
-from infra.forecast import ImageFacts, facts_of_model, image_facts, phases
-from infra.settings import Environment, Model, Profile, Volume
+from infra.forecast import ImageFacts, facts_of_model, image_facts, keeps_compile_cache, phases
+from infra.settings import Environment, Model, Profile, Volume, WeightsPath
 from infra.stack_file import Stack
 from nodeconfig.bottlerocket import NodeSpec, Sharing
 from nodeconfig.soci import Tuned, Tuning, tune
 from nodeconfig.storage import Storage, choose
 from nodeconfig.storage import Volume as NodeVolume
 from serving.engine import EngineSpec
-from serving.manifests import MARGIN, Phase, Scaling, ServingSpec, Window
+from serving.manifests import MARGIN, CompileCacheSpec, Phase, Scaling, ServingSpec, Window
+from serving.weights import SharedFileSystem, WeightsSpec, copies_memory_bytes
 
 API_KEY_SECRET = "engine-api-key"  # noqa: S105 - the name of a Kubernetes Secret, not its content
 UNPINNED = "unpinned"
 """Stands where a revision would, so that an unpinned stack can be looked at; nothing is ever staged there."""
 STREAMER_MEMORY_BYTES = 16 * GIB
 """Host buffer of the streamer: more than a second of the fastest network card; a larger one only waits with it."""
+RESTORE_S = 20
+"""Compiling takes 15 to 60 s from 32 layers on; an archive of some 100 MB arrives in two."""
 SHUTDOWN_TIMEOUT_S = 60
 """Requests in flight get this long to finish."""
 CPU_SHARE = 0.85
@@ -100,17 +103,18 @@ def model_specs(stack: Stack, model: Model) -> ModelSpecs:
     pods_per_node = max(1, instance.kubernetes_gpus * sliced // ranks)
     budget = phases(stack, model, node)
     slowest_s = sum(phase.high_s for phase in budget.values())
+    places = model.scaling.max_replicas + model.scaling.spare_replicas
     volume_gib = node.storage.volume.size_gib
     on_nvme = node.storage.kind == "nvme"
     return ModelSpecs(
         node=node,
-        serving=_serving(stack, model, instance, facts, budget, pods_per_node, slowest_s),
+        serving=_serving(stack, model, node, facts, budget, pods_per_node, slowest_s),
         image=image,
         bucket=bucket_name(stack),
         staged=staged_of(model),
         weights_bytes=facts.weights_bytes,
         pods_per_node=pods_per_node,
-        max_nodes=max(math.ceil(model.scaling.max_replicas / pods_per_node), model.nodes.min_nodes),
+        max_nodes=max(math.ceil(places / pods_per_node), model.nodes.min_nodes),
         ephemeral_gib=instance.nvme_bytes // GIB if on_nvme else volume_gib,
         zone_groups=_zone_groups(stack, model),
         slowest_start_s=slowest_s,
@@ -164,13 +168,25 @@ def _tuning(model: Model, instance: Instance, image: ImageFacts) -> Tuning:
 
 
 def _storage(model: Model, instance: Instance, image: ImageFacts) -> Storage:
-    size_gib = data_volume_gib(image_bytes=image.compressed_bytes, unpacked_bytes=image.unpacked_bytes)
+    size_gib = data_volume_gib(
+        image_bytes=image.compressed_bytes,
+        unpacked_bytes=image.unpacked_bytes,
+        cached_bytes=_cached_bytes(model),
+    )
     return choose(
         instance,
         wanted=model.nodes.disk.value,
         nvme_volume=_volume(model.nodes.volume, NVME_MIN_VOLUME_GIB, GP3_DEFAULT_MIB_S),
         ebs_volume=_volume(model.nodes.volume, size_gib, _useful_mib_s(instance)),
     )
+
+
+def _cached_bytes(model: Model) -> int:
+    """Room for a node cache on the image disk."""
+    if WeightsPath.NODE_CACHE not in (model.weights.path, *model.weights.fallback):
+        return 0
+    asked_gib = model.weights.node_cache_gib
+    return asked_gib * GIB if asked_gib else 2 * facts_of_model(model).weights_bytes
 
 
 def _useful_mib_s(instance: Instance) -> int:
@@ -194,14 +210,16 @@ def _volume(asked: Volume, size_gib: int, throughput_mib_s: int) -> NodeVolume:
 def _serving(
     stack: Stack,
     model: Model,
-    instance: Instance,
+    node: NodeSpec,
     facts: ModelFacts,
     budget: Mapping[str, Phase],
     pods_per_node: int,
     slowest_s: float,
 ) -> ServingSpec:
+    instance, storage = node.instance, node.storage
     ranks = tensor_parallel(model, instance)
     engine = _engine(stack, model, instance, facts, ranks)
+    weights = _weights(stack, model, storage, facts, budget)
     return ServingSpec(
         name=stack.slug,
         namespace=stack.slug,
@@ -211,12 +229,16 @@ def _serving(
         image=model.image,
         instance=instance.name,
         engine=engine,
+        weights=weights,
+        compile_cache=_compile_cache(stack, model, instance),
         gpus=ranks,
         time_sliced=model.nodes.gpu_sharing.time_slicing is not None,
         cpu_millicores=int((instance.vcpu - 1) * 1000 * CPU_SHARE / pods_per_node),
-        memory_bytes=_host_memory(engine, facts, ranks),
+        memory_bytes=_host_memory(engine, weights, facts, ranks),
         budget=budget,
         scaling=_scaling(model, slowest_s),
+        spare_replicas=model.scaling.spare_replicas,
+        pod_monitor=model.pod_monitor,
         api_key_secret=API_KEY_SECRET if model.engine.require_api_key else None,
     )
 
@@ -238,6 +260,7 @@ def _engine(stack: Stack, model: Model, instance: Instance, facts: ModelFacts, r
         network_gbps=instance.plan_network_gbps,
         streamer_memory_bytes=_streamer_limit(model, facts, ranks),
         trust_remote_code=weights.trust_remote_code,
+        startup_plan=engine.startup_plan,
         shutdown_timeout_s=SHUTDOWN_TIMEOUT_S,
         args=engine.args,
     )
@@ -253,17 +276,61 @@ def _streamer_limit(model: Model, facts: ModelFacts, ranks: int) -> int:
     return max(total // ranks, facts.largest_tensor_bytes)
 
 
-def _host_memory(engine: EngineSpec, facts: ModelFacts, ranks: int) -> int:
+def _host_memory(engine: EngineSpec, weights: WeightsSpec, facts: ModelFacts, ranks: int) -> int:
+    """Host memory of the hungriest path that may be tried."""
     streamer = Streamer(
         version=(0, 15), distributed=engine.distributed, memory_limit_bytes=engine.streamer_memory_bytes
     )
-    memory = streaming_host_memory(
+    streamed = streaming_host_memory(
         streamer,
         checkpoint_bytes=facts.weights_bytes,
         largest_tensor_bytes=facts.largest_tensor_bytes,
         ranks=ranks,
+    ).request_bytes
+    local = local_host_memory(largest_tensor_bytes=facts.largest_tensor_bytes, ranks=ranks).request_bytes
+    streams = weights.has("stream") or weights.has("presharded")
+    return max(streamed if streams else 0, local + copies_memory_bytes(weights))
+
+
+def _weights(
+    stack: Stack, model: Model, storage: Storage, facts: ModelFacts, budget: Mapping[str, Phase]
+) -> WeightsSpec:
+    settings, staged, bucket = model.weights, staged_of(model), bucket_name(stack)
+    return WeightsSpec(
+        order=tuple(path.value for path in (settings.path, *settings.fallback)),
+        uri=staged.uri(bucket),
+        manifest_uri=staged.manifest_uri(bucket),
+        prefix=staged.prefix,
+        node_cache_bytes=_node_cache_bytes(settings.node_cache_gib, storage, facts),
+        shared_fs=(
+            SharedFileSystem(driver=settings.shared_fs.driver, volume_handle=settings.shared_fs.volume_handle)
+            if settings.shared_fs
+            else None
+        ),
+        directory=settings.directory,
+        fill_timeout_s=max(60, math.ceil(budget["weights"].high_s * MARGIN)),
     )
-    return memory.request_bytes
+
+
+def _node_cache_bytes(asked_gib: int | None, storage: Storage, facts: ModelFacts) -> int:
+    if asked_gib is not None:
+        return asked_gib * GIB
+    return max(storage.capacity_bytes // 2, 2 * facts.weights_bytes)
+
+
+def _compile_cache(stack: Stack, model: Model, instance: Instance) -> CompileCacheSpec | None:
+    if not keeps_compile_cache(model):
+        return None
+    return CompileCacheSpec(
+        uri=f"s3://{bucket_name(stack)}/{cache_prefix(model)}",
+        gpu=instance.gpu,
+        max_restore_s=RESTORE_S,
+    )
+
+
+def cache_prefix(model: Model) -> str:
+    """Where a model's compile artefacts lie in the bucket: outside of what an engine lists."""
+    return f"cache/{model.source}/"
 
 
 def _scaling(model: Model, slowest_s: float) -> Scaling:

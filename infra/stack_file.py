@@ -18,6 +18,8 @@ from infra.paused import CONFIG_KEY
 from infra.settings import KINDS, Environment, Model
 
 PROJECT = "coldstart"
+SECRETS = frozenset({"apiKey"})
+"""Secrets a stack may set, `pulumi config set --secret coldstart:<name>`."""
 STACKS = Path(__file__).parent / "stacks"
 _STACK_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$")
 
@@ -30,12 +32,14 @@ class Stack:
         name: stack name, as in `Pulumi.<name>.yaml`.
         environment: settings of the environment itself, or of the one the model runs on.
         model: settings of the model; None in an environment stack.
+        secrets: names of the secrets that are set; their values never come here.
         paused: `coldstart pause` holds its GPU nodes at zero.
     """
 
     name: str
     environment: Environment
     model: Model | None
+    secrets: frozenset[str] = frozenset()
     paused: bool = False
 
     @property
@@ -101,7 +105,9 @@ def parse(name: str, config: Mapping[str, Any], directory: Path = STACKS) -> Sta
         return Stack(name=name, environment=tree, model=None)
     model = Model.model_validate(tree)
     _check_name(name, model)
-    return Stack(name=name, environment=_environment_of(model, directory), model=model, paused=paused)
+    secrets = frozenset(secret for secret in SECRETS if f"{PROJECT}:{secret}" in config)
+    environment = _environment_of(model, directory)
+    return Stack(name=name, environment=environment, model=model, secrets=secrets, paused=paused)
 
 
 def read(name: str, directory: Path = STACKS) -> Stack:
@@ -116,7 +122,7 @@ def read(name: str, directory: Path = STACKS) -> Stack:
 def _kind(name: str, config: Mapping[str, Any]) -> str:
     known = {f"{PROJECT}:{kind}": kind for kind in KINDS}
     ours = [key for key in config if key.startswith(f"{PROJECT}:")]
-    others = {f"{PROJECT}:apiKey", f"{PROJECT}:{CONFIG_KEY}"}
+    others = {f"{PROJECT}:{secret}" for secret in SECRETS} | {f"{PROJECT}:{CONFIG_KEY}"}
     problems = [
         Problem(key, "unknown key", did_you_mean(key, known.keys() | others))
         for key in ours

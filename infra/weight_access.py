@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from budget.staged import MANIFESTS, MODELS, StagedModel
 
 EVERY_MODEL = "*"
@@ -33,6 +35,32 @@ def reader_policy(*, partition: str, bucket: str, staged: StagedModel, kms_key_a
     ]
     if kms_key_arn:
         statements.append({"Sid": "Decrypt", "Effect": "Allow", "Action": ["kms:Decrypt"], "Resource": kms_key_arn})
+    return _document(statements)
+
+
+def model_policy(
+    *, partition: str, bucket: str, staged: StagedModel, cache_prefix: str | None, kms_key_arn: str | None
+) -> dict[str, object]:
+    """What a model's pods may do: read their own revision and, where compile artefacts are kept, read and write those.
+
+    Archives of compile artefacts hold code that runs, so no other model's role may write this prefix.
+    """
+    document = reader_policy(partition=partition, bucket=bucket, staged=staged, kms_key_arn=kms_key_arn)
+    if cache_prefix is None:
+        return document
+    statements: list[Statement] = [
+        *cast("list[Statement]", document["Statement"]),
+        {
+            "Sid": "KeepCompileCache",
+            "Effect": "Allow",
+            "Action": ["s3:GetObject", "s3:PutObject"],
+            "Resource": [f"{_arn(partition, bucket)}/{cache_prefix}*"],
+        },
+    ]
+    if kms_key_arn:
+        statements.append(
+            {"Sid": "Encrypt", "Effect": "Allow", "Action": ["kms:GenerateDataKey"], "Resource": kms_key_arn}
+        )
     return _document(statements)
 
 

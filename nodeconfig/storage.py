@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from budget.disk import Disk, DiskRate, disk_rate
-from budget.instances import Instance
+from budget.instances import GIB, Instance
 
 BOUND_DIRECTORIES = (
     "/var/lib/containerd",
@@ -44,12 +44,14 @@ class Storage:
     Attributes:
         kind: `nvme` (all local disks as one RAID0) or `ebs`.
         rate_mb_s: sustained write rate of that disk, decimal MB/s.
+        capacity_bytes: of that disk.
         reason: the numbers that decided, in words.
         volume: the EBS data volume; it exists either way, small when NVMe is used.
     """
 
     kind: Literal["nvme", "ebs"]
     rate_mb_s: float
+    capacity_bytes: int
     reason: str
     volume: Volume
 
@@ -76,6 +78,7 @@ def choose(
     return Storage(
         kind=kind,
         rate_mb_s=(nvme if kind == "nvme" else ebs).sustained_mb_s,
+        capacity_bytes=instance.nvme_bytes if kind == "nvme" else ebs_volume.size_gib * GIB,
         reason=numbers if wanted == "auto" else f"asked for; {numbers}",
         volume=nvme_volume if kind == "nvme" else ebs_volume,
     )

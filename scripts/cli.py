@@ -14,8 +14,14 @@ from scripts.failure import Failure
 
 VERBS = {
     "explain": "What a setting means, its default and why",
+    "image": "What an image's pull costs and why; the same files in layers that pull fast; mirror, build, snapshot",
+    "measure": "What a start really took, phase by phase, and which lever was on",
+    "new": "Write a model stack file from a plan's chosen instance, revision pinned",
     "pin": "Resolve revision and image digest and write them into the stack file",
+    "plan": "What a cold start will take and cost, phase by phase, before anything is bought",
+    "regress": "Fail when a phase has become slower than its baseline beyond noise",
     "render": "Everything a stack would create, as files",
+    "stage": "One pinned model revision into the weight bucket, verified, all or nothing",
 }
 """Verb → the line that `coldstart --help` shows. The verb `x` is the click command `command` of `scripts.x`."""
 

@@ -160,7 +160,7 @@ class _File(_Tree):
     host: _Host = _Host()
 
 
-# --- reading -------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 class _Loader(yaml.SafeLoader):
@@ -402,7 +402,8 @@ def _absurd(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(
             "model.tensor_parallel",
             f"{model.tensor_parallel} divides the heads of hardly any model",
-            f"Allowed: {', '.join(str(size) for size in COMMON_TENSOR_PARALLEL)}; for others give model.attention_heads.",
+            f"Allowed: {', '.join(str(size) for size in COMMON_TENSOR_PARALLEL)}; for others give"
+            " model.attention_heads.",
         )
     for index, layer in enumerate(scenario.image.layers or ()):
         if layer.unpacked_bytes is not None and not 0.5 <= layer.unpacked_bytes / layer.bytes <= 200:  # noqa: PLR2004 - a tar header's worth below one, a layer bomb above
@@ -411,55 +412,3 @@ def _absurd(scenario: Scenario) -> Iterator[Problem]:
                 f"{layer.unpacked_bytes:.0f} bytes out of {layer.bytes:.0f}",
                 "Allowed: 0.5 to 200 times the compressed bytes.",
             )
-
-
-# --- writing ------------------------------------------------------------------------------------------------------------
-
-
-def document_of(scenario: Scenario) -> dict[str, Any]:
-    """The file that gives this scenario again."""
-    image, model, weights, engine = scenario.image, scenario.model, scenario.weights, scenario.engine
-    layers = None if image.layers is None else [_written(layer) for layer in image.layers]
-    return {
-        "instance": scenario.instance.name,
-        "node": {"warm": scenario.node.warm, "driver": scenario.node.driver},
-        "image": {
-            "bytes": image.bytes,
-            "layers": layers,
-            "unpack_ratio": image.unpack_ratio,
-            "registry": image.registry,
-            "cached": image.cached,
-            "cuda": _text(image.cuda),
-        },
-        "pull": {name: getattr(scenario.pull, name) for name in _Pull.model_fields},
-        "disk": {
-            "kind": scenario.disk.kind,
-            "throughput_mib_s": scenario.disk.throughput_mib_s,
-            "iops": scenario.disk.iops,
-            "size_gib": scenario.disk_gib,
-        },
-        "model": {
-            "name": model.facts.name if model.facts is not None and model.facts.name in known_models() else None,
-            **{name: getattr(model, name) for name in _Model.model_fields if name != "name"},
-        },
-        "weights": {
-            **{name: getattr(weights, name) for name in _Weights.model_fields if name != "streamer"},
-            "streamer": _text(weights.streamer),
-        },
-        "engine": {
-            **{name: getattr(engine, name) for name in _Engine.model_fields if name != "version"},
-            "version": _text(engine.version),
-        },
-        "warmup": {"requests": scenario.warmup.requests},
-        "host": {name: getattr(scenario.host, name) for name in _Host.model_fields},
-    }
-
-
-def _written(layer: LayerCase) -> float | dict[str, float]:
-    if layer.unpacked_bytes is None:
-        return layer.bytes
-    return {"bytes": layer.bytes, "unpacked_bytes": layer.unpacked_bytes}
-
-
-def _text(version: tuple[int, int] | None) -> str | None:
-    return None if version is None else f"{version[0]}.{version[1]}"

@@ -70,6 +70,7 @@ class EngineSpec:
     network_gbps: float
     streamer_memory_bytes: int
     trust_remote_code: bool
+    startup_plan: bool
     shutdown_timeout_s: int
     args: tuple[str, ...]
 
@@ -140,9 +141,8 @@ def environment(spec: EngineSpec) -> dict[str, str]:
         "TRITON_CACHE_DIR": f"{CACHE_ROOT}/triton",
         "VLLM_CACHE_ROOT": f"{CACHE_ROOT}/vllm",
         "VLLM_DISABLE_LOG_LOGO": "1",
-        "VLLM_ENABLE_STARTUP_PLAN": "1",
         "VLLM_NO_USAGE_STATS": "1",
-    }
+    } | ({"VLLM_ENABLE_STARTUP_PLAN": "1"} if spec.startup_plan else {})
 
 
 def clients(spec: EngineSpec) -> int:

@@ -7,12 +7,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from functools import cache
 from typing import Any, cast
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from serving import fill_job, node_cache, spare
 from serving.engine import (
     CACHE_ROOT,
     ENGINE_PORT,
@@ -21,9 +22,10 @@ from serving.engine import (
     arguments,
     capture_sizes,
     environment,
-    weights_arguments,
 )
+from serving.launcher import bundle
 from serving.placement import GPU_TAINT, MODEL_LABEL, gpu_resource
+from serving.weights import WeightsSpec, claimed_volumes, launcher_paths, volumes
 
 LAUNCHER_PORT = 8001
 LAUNCHER_DIR = "/etc/coldstart"
@@ -33,6 +35,10 @@ STARTUP_PERIOD_S = 5
 MARGIN = 1.5
 """Over the budget's high value before a start counts as stuck."""
 CACHE_LIMIT_BYTES = 20 * 2**30
+COMPILE_ARTEFACTS = ("vllm/torch_compile_cache", "vllm/modelinfos", "vllm/deep_gemm", "triton")
+"""Below the cache root. Not the start-up plan: one taken from a start that compiled freezes its smaller KV cache
+(vllm#54122)."""
+COMPILE_CACHE_BYTES = 4 * 2**30
 SHM_BYTES = 2 * 2**30
 KILL_MARGIN_S = 10
 """Between the engine's own shutdown timeout and the launcher's SIGKILL, and between that and the kubelet's."""
@@ -78,6 +84,21 @@ class Scaling:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CompileCacheSpec:
+    """Where the engine's compile artefacts are kept.
+
+    Attributes:
+        uri: `s3://bucket/cache/ORG/NAME/`, which this model's role alone may write: archives hold code that runs.
+        gpu: name of the GPU they were compiled for.
+        max_restore_s: a restore that takes longer is given up; compiling would be faster.
+    """
+
+    uri: str
+    gpu: str
+    max_restore_s: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ServingSpec:
     """What a pod runs and how it is reached.
 
@@ -91,7 +112,11 @@ class ServingSpec:
         gpus: GPUs of one pod.
         time_sliced: whether the device plugin renames GPUs.
         cpu_millicores, memory_bytes: request; memory is the limit too.
+        weights: how weights reach the engine.
+        compile_cache: where compile artefacts are kept between pods; None keeps none.
         budget: phase → seconds; the phases a pod sees decide its probes.
+        spare_replicas: places for replicas that are held ready, nodes with the image on them.
+        pod_monitor: whether a Prometheus operator finds the pods.
         api_key_secret: name of the Secret with the key `apiKey`, or None.
     """
 
@@ -103,12 +128,16 @@ class ServingSpec:
     image: str
     instance: str
     engine: EngineSpec
+    weights: WeightsSpec
+    compile_cache: CompileCacheSpec | None
     gpus: int
     time_sliced: bool
     cpu_millicores: int
     memory_bytes: int
     budget: Mapping[str, Phase]
     scaling: Scaling
+    spare_replicas: int
+    pod_monitor: bool
     api_key_secret: str | None
 
 
@@ -140,7 +169,48 @@ ORDER = (
 def objects(spec: ServingSpec) -> Objects:
     """The Kubernetes objects of a model, in the order in which they are applied."""
     context = _context(spec)
-    return [cast("Mapping[str, Any]", yaml.safe_load(_render(name, context))) for name in ORDER]
+    rendered = {name: cast("Mapping[str, Any]", yaml.safe_load(_render(name, context))) for name in ORDER}
+    monitor = [cast("Mapping[str, Any]", yaml.safe_load(_render("pod-monitor", context)))] if spec.pod_monitor else []
+    before = [rendered[name] for name in ORDER[: ORDER.index("deployment")]]
+    after = [rendered[name] for name in ORDER[ORDER.index("deployment") :]]
+    return [*before, *_storage(spec, context), *after, *_spare(spec, context), *monitor]
+
+
+def _storage(spec: ServingSpec, context: Mapping[str, Any]) -> Objects:
+    """What the weights paths need besides the pod: volumes, who prepares them, who fills them."""
+    labels, selector = context["labels"], context["selector"]
+    found: list[Mapping[str, Any]] = []
+    if spec.weights.has("node-cache"):
+        found += node_cache.objects(name=spec.name, image=spec.image, labels=labels, selector=selector)
+    found += claimed_volumes(spec.weights, name=spec.name, namespace=spec.namespace, labels=labels)
+    if spec.weights.has("shared-fs"):
+        found.append(
+            fill_job.job(
+                spec.weights,
+                name=spec.name,
+                namespace=spec.namespace,
+                image=spec.image,
+                config_map=context["config_name"],
+                launcher_dir=LAUNCHER_DIR,
+                environment=environment(spec.engine),
+                labels={key: value for key, value in labels.items() if key not in selector},
+            )
+        )
+    return found
+
+
+def _spare(spec: ServingSpec, context: Mapping[str, Any]) -> Objects:
+    if not spec.spare_replicas:
+        return []
+    return spare.objects(
+        name=spec.name,
+        namespace=spec.namespace,
+        image=spec.image,
+        replicas=spec.spare_replicas,
+        gpus=context["gpus"],
+        labels=context["labels"],
+        selector=context["selector"],
+    )
 
 
 def startup_seconds(spec: ServingSpec) -> int:
@@ -173,9 +243,7 @@ def launcher_config(spec: ServingSpec) -> Mapping[str, Any]:
             }
             for name, phase in spec.budget.items()
         },
-        "weights": {
-            "paths": [{"kind": "stream", "source": engine.weights_uri, "engine_args": list(weights_arguments(engine))}]
-        },
+        "weights": {"paths": list(launcher_paths(spec.weights, engine))},
         "warmup": {
             "prompt_tokens": sorted({min(size, longest) for size in (16, 1024, longest)}),
             "batch_sizes": [1] if engine.eager else [size for size in capture_sizes(engine.concurrency) if size <= 64],  # noqa: PLR2004 - larger batches add nothing a start must wait for
@@ -188,14 +256,32 @@ def launcher_config(spec: ServingSpec) -> Mapping[str, Any]:
             "cap_s": max(30, math.ceil(spec.budget["warmup"].high_s * MARGIN)),
         },
         "answer": None,
-        "compile_cache": None,
+        "compile_cache": _compile_cache(spec),
         "drain": {"timeout_s": engine.shutdown_timeout_s + KILL_MARGIN_S},
     }
 
 
+def _compile_cache(spec: ServingSpec) -> Mapping[str, Any] | None:
+    if spec.compile_cache is None:
+        return None
+    return {
+        "uri": spec.compile_cache.uri,
+        "key": {
+            "image": spec.image.rpartition("@")[2],
+            "gpu": spec.compile_cache.gpu,
+            "model": spec.engine.weights_uri,
+        },
+        "root": CACHE_ROOT,
+        "include": list(COMPILE_ARTEFACTS),
+        "max_restore_s": spec.compile_cache.max_restore_s,
+        "max_bytes": COMPILE_CACHE_BYTES,
+    }
+
+
+@cache
 def launcher_source() -> str:
-    """The launcher, as it is shipped."""
-    return files("serving").joinpath("launcher/launch.py").read_text(encoding="utf-8")
+    """The launcher as it is shipped: one file."""
+    return bundle.source()
 
 
 def _render(name: str, context: Mapping[str, Any]) -> str:
@@ -209,6 +295,7 @@ def _context(spec: ServingSpec) -> Mapping[str, Any]:
     selector = {MODEL_LABEL: spec.name}
     gpus = {gpu_resource(time_sliced=spec.time_sliced): str(spec.gpus)}
     memory = {"memory": _mebibytes(spec.memory_bytes)}
+    weight_volumes, weight_mounts = volumes(spec.weights, spec.name)
     return {
         "spec": spec,
         "labels": {"app.kubernetes.io/name": spec.name, "app.kubernetes.io/managed-by": "coldstart"}
@@ -231,6 +318,9 @@ def _context(spec: ServingSpec) -> Mapping[str, Any]:
             *arguments(spec.engine),
         ],
         "environment": sorted(environment(spec.engine).items()),
+        "gpus": gpus,
+        "weight_volumes": weight_volumes,
+        "weight_mounts": weight_mounts,
         "requests": {"cpu": f"{spec.cpu_millicores}m"} | memory | gpus,
         "limits": memory | gpus,
         "startup_period_s": STARTUP_PERIOD_S,

@@ -1,0 +1,54 @@
+"""EC2 instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from scripts.account import dollars
+from scripts.account.found import Facts, Kind
+from scripts.account.ownership import Owners, Verdict, tags_of
+from scripts.account.session import Clients
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")
+"""States short of `terminated`, in which an instance stays visible for an hour."""
+
+
+def _listed(clients: Clients) -> Iterator[InstanceTypeDef]:
+    pages = clients.ec2.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": "instance-state-name", "Values": list(ALIVE)}]
+    )
+    for page in pages:
+        for reservation in page["Reservations"]:
+            yield from reservation.get("Instances", [])
+
+
+def _verdict(instance: InstanceTypeDef, owners: Owners) -> Verdict:
+    return owners.by_tags(tags_of(instance.get("Tags")))
+
+
+def _facts(instance: InstanceTypeDef, clients: Clients) -> Facts:
+    del clients
+    name, kind = instance.get("InstanceId", ""), str(instance.get("InstanceType", ""))
+    state = str(instance.get("State", {}).get("Name", ""))
+    spot = instance.get("InstanceLifecycle") == "spot"
+    return Facts(
+        id=name,
+        detail=f"{kind}, {state}" + (", spot" if spot else ""),
+        created=instance.get("LaunchTime"),
+        price=dollars.instance(kind, state, spot=spot),
+        remove=f"ec2 terminate-instances --instance-ids {name}",
+    )
+
+
+KIND = Kind(
+    name="instance",
+    rule="tags of the launch template, or eks:cluster-name names a cluster of ours",
+    actions=("ec2:DescribeInstances",),
+    listed=_listed,
+    verdict=_verdict,
+    facts=_facts,
+)

@@ -1,0 +1,101 @@
+"""An audit for a person: one table for each standing, dearest first, and what to do about what leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from budget.price import prices
+from scripts.account.bill import total
+from scripts.account.standing import Judged, Standing
+
+if TYPE_CHECKING:
+    from scripts.audit import Audit
+
+TITLES = {
+    Standing.LEFTOVER: "Left over: no stack will remove these",
+    Standing.UNKNOWN: "Unknown: perhaps ours, never removed by this tool",
+    Standing.KEPT: "Kept on purpose",
+    Standing.LIVE: "Part of live stacks",
+}
+DAY = timedelta(days=1)
+
+
+def show(found: Audit, console: Console, *, free: bool) -> None:
+    """Prints an audit.
+
+    Args:
+        found: what was found.
+        console: where to.
+        free: whether free parts of live stacks are listed too.
+    """
+    for standing in TITLES:
+        things = found.of(standing)
+        shown = [each for each in things if free or standing is not Standing.LIVE or each.found.price.usd_per_hour != 0]
+        if things:
+            console.print(_table(standing, shown, found.taken))
+            hidden = len(things) - len(shown)
+            rest = f", and {hidden} that are free (--free)" if hidden else ""
+            console.print(f"{len(shown)} things{rest}: {total(each.found for each in things)}\n")
+    for unseen in found.unseen:
+        console.print(f"[yellow]not seen[/] {unseen.kind} in {unseen.region}: {unseen.why}")
+    console.print(_last_line(found))
+    table = prices()
+    console.print(
+        f"List prices of {table.region}, {table.priced_on} (coldstart prices); account {found.account}, "
+        f"{', '.join(found.regions)}; {found.foreign} things of others; {found.calls} API calls.",
+        style="dim",
+    )
+
+
+def age(created: datetime | None, now: datetime) -> str:
+    """How old something is, in the unit that fits."""
+    if created is None:
+        return "?"
+    passed = now - created
+    if passed >= 2 * DAY:
+        return f"{passed.days} d"
+    hours = passed.total_seconds() / 3600
+    return f"{hours:.0f} h" if hours >= 1 else f"{hours * 60:.0f} min"
+
+
+def _last_line(found: Audit) -> str:
+    if not found.states_known:
+        return "[red]Not proven:[/] the Pulumi backend did not say which stacks are alive."
+    if found.leaks:
+        bill = total(thing.found for thing in found.leaks)
+        return f"[red]Leak:[/] {len(found.leaks)} things of ours bill for no stack, {bill}."
+    if found.unseen:
+        return "[yellow]Not proven:[/] nothing leaks among what could be seen."
+    return "[green]Clean:[/] everything of ours that bills belongs to a live stack or is kept on purpose."
+
+
+def _table(standing: Standing, things: Sequence[Judged], now: datetime) -> Table:
+    table = Table(title=TITLES[standing], title_justify="left", box=None, pad_edge=False)
+    for column in ("kind", "id", "age", "what", "why ours"):
+        table.add_column(column, overflow="fold")
+    table.add_column("USD/h", justify="right")
+    table.add_column("USD/month", justify="right")
+    table.add_column("remove" if standing is not Standing.LIVE else "stack", overflow="fold")
+    for thing in sorted(things, key=_dearest):
+        found, rate = thing.found, thing.found.price.usd_per_hour
+        table.add_row(
+            found.kind,
+            found.id,
+            age(found.created, now),
+            found.detail,
+            thing.why,
+            "unknown" if rate is None else f"{rate:,.4f}",
+            "unknown" if rate is None else f"{rate * prices().hours_per_month:,.2f}",
+            found.remove if thing.stack is None else f"coldstart teardown {thing.stack}",
+        )
+    return table
+
+
+def _dearest(thing: Judged) -> tuple[float, str, str]:
+    rate = thing.found.price.usd_per_hour
+    return (-1e9 if rate is None else -rate, thing.found.kind, thing.found.id)

@@ -1,0 +1,144 @@
+"""Pulumi's backend and engine, driven through the Automation API from a folder of its own.
+
+The folder holds the project's name and nothing else: neither the program nor a stack file is needed to read a state or
+to destroy what is in it, so a stack file that no longer parses stops nobody from tearing down.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pulumi import automation
+from pulumi.automation.events import EngineEvent
+
+from budget.problems import bad_input, did_you_mean
+from infra.stack_file import PROJECT, STACKS
+from scripts.deployed.state import State, parse
+from scripts.failure import Failure
+
+Tell = Callable[[str], None]
+Heard = Callable[[EngineEvent], None]
+
+INSTALL = "Install the Pulumi CLI and sign in to the backend of your stacks (pulumi login)."
+
+
+class EngineRefused(Failure):
+    """The engine stopped.
+
+    Attributes:
+        text: what it printed.
+        locked: another command holds the stack, or one that was killed did.
+    """
+
+    def __init__(self, doing: str, text: str) -> None:
+        self.text = text
+        self.locked = "locked by" in text
+        super().__init__(f"{doing}: {_last_words(text)}")
+
+
+class Backend:
+    """Stacks of this project in the backend that the Pulumi CLI is signed in to.
+
+    Args:
+        directory: folder of the stack files; the project's own settings are read from two folders above.
+    """
+
+    def __init__(self, directory: Path = STACKS) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="coldstart-")
+        path = Path(self._folder.name)
+        (path / "Pulumi.yaml").write_text(yaml.safe_dump(_bare_project(directory)), encoding="utf-8")
+        if shutil.which("pulumi") is None:
+            raise bad_input("pulumi", "not on PATH", INSTALL)
+        self._workspace = automation.LocalWorkspace(work_dir=str(path))
+
+    def close(self) -> None:
+        """Removes the folder."""
+        self._folder.cleanup()
+
+    def names(self) -> Sequence[str]:
+        """Every stack of the project.
+
+        Raises:
+            EngineRefused: not signed in, or the backend does not answer.
+        """
+        try:
+            return sorted(stack.name.rpartition("/")[2] for stack in self._workspace.list_stacks())
+        except automation.CommandError as error:
+            raise EngineRefused("listing stacks", str(error)) from error
+
+    def state(self, name: str) -> State:
+        """The state of a stack.
+
+        Raises:
+            BadInput: there is no such stack.
+            EngineRefused: the state can't be read, for instance without its passphrase.
+        """
+        try:
+            exported = self._workspace.export_stack(name)
+        except automation.CommandError as error:
+            if "no stack named" in str(error):
+                raise bad_input(name, "is no stack in the Pulumi backend", did_you_mean(name, self.names())) from error
+            raise EngineRefused(f"reading the state of {name}", str(error)) from error
+        return parse(name, cast("Mapping[str, Any]", exported.deployment or {}))
+
+    def states(self) -> Mapping[str, State]:
+        """The state of every stack."""
+        return {name: self.state(name) for name in self.names()}
+
+    def destroy(self, name: str, *, targets: Sequence[str] = (), tell: Tell, heard: Heard = lambda _: None) -> None:
+        """Destroys a stack, or some of it with all that depends on it. Whatever is gone already is fine.
+
+        Args:
+            name: of the stack.
+            targets: URNs; none of them means everything.
+            tell: gets each line that the engine prints.
+            heard: gets each of the engine's events.
+
+        Raises:
+            EngineRefused: something could not be deleted; the rest may be.
+        """
+        stack = automation.Stack.select(name, self._workspace)
+        try:
+            stack.destroy(
+                target=list(targets) or None,
+                target_dependents=bool(targets) or None,
+                on_output=tell,
+                on_event=heard,
+                color="never",
+                suppress_outputs=True,
+                continue_on_error=True,
+            )
+        except automation.CommandError as error:
+            raise EngineRefused(f"destroying {name}", str(error)) from error
+
+    def unlock(self, name: str) -> None:
+        """Takes away the lock of a command that no longer runs."""
+        try:
+            automation.Stack.select(name, self._workspace).cancel()
+        except automation.CommandError as error:
+            raise EngineRefused(f"unlocking {name}", str(error)) from error
+
+
+def _bare_project(directory: Path) -> Mapping[str, object]:
+    """Name and backend of the project; no program."""
+    project: dict[str, object] = {"name": PROJECT, "runtime": "python"}
+    path = directory.resolve().parents[1] / "Pulumi.yaml"
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        return project  # the backend is then the one that the CLI is signed in to
+    if isinstance(document, dict) and "backend" in document:
+        project["backend"] = cast("object", document["backend"])
+    return project
+
+
+def _last_words(text: str) -> str:
+    """What the engine said went wrong, out of all that it printed."""
+    errors = [line.strip().removeprefix("error: ") for line in text.splitlines() if line.strip().startswith("error:")]
+    return "; ".join(dict.fromkeys(errors)) or json.dumps(text[-300:])

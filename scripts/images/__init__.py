@@ -1,0 +1,1 @@
+"""Container images: read, explained, cut again, copied, built, baked."""

@@ -1,0 +1,141 @@
+"""One layer, streamed once: digests checked, entries listed, the tar stream kept where somebody needs it again."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.failure import Failure
+from scripts.images.codec import Codec, Unpacked, codec_of
+from scripts.images.entry import Entry
+from scripts.images.source import LayerBlob, Source
+from scripts.images.tar_reader import TarReader
+
+Meter = Callable[[int], None]
+"""Told of every byte that was read or written."""
+Steps = Callable[[str, int], AbstractContextManager[Meter]]
+"""Makes the meter of a step from its name and its bytes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layer:
+    """A layer that was read.
+
+    Attributes:
+        bytes: compressed, as stored.
+        unpacked_bytes: of its tar stream.
+        entries: in the order of the tar stream.
+    """
+
+    digest: str
+    diff_id: str
+    codec: Codec
+    bytes: int
+    unpacked_bytes: int
+    entries: tuple[Entry, ...]
+
+
+def read_layer(source: Source, blob: LayerBlob, where: str, *, meter: Meter, spool: Path | None = None) -> Layer:
+    """Reads a layer to its end.
+
+    Args:
+        source: where its bytes come from.
+        blob: which layer.
+        where: names it in messages.
+        meter: told of progress.
+        spool: where the tar stream is kept; nothing is kept otherwise.
+
+    Raises:
+        Failure: truncated, other bytes than its digests say, an unknown codec, a bomb, an archive not to be trusted.
+    """
+    codec = codec_of(blob.media_type, where)
+    stored = _Hashed(source.open(blob), blob.bytes, where, meter)
+    unpacked = Unpacked(iter(stored), codec, where)
+    stream = _Stream(unpacked, spool)
+    entries = list(TarReader(iter(stream), where))
+    stored.check(blob.digest)
+    if stream.digest != blob.diff_id:
+        raise Failure(f"{where}: its tar stream is {stream.digest}, the configuration says {blob.diff_id}: not trusted")
+    _estimate_packed(entries, stream.marks)
+    return Layer(
+        digest=blob.digest,
+        diff_id=blob.diff_id,
+        codec=codec,
+        bytes=blob.bytes,
+        unpacked_bytes=unpacked.bytes,
+        entries=tuple(entries),
+    )
+
+
+class _Hashed:
+    """Bytes as stored, counted and hashed on their way."""
+
+    def __init__(self, pieces: Iterator[bytes], size: int, where: str, meter: Meter) -> None:
+        self._pieces, self._size, self._where, self._meter = pieces, size, where, meter
+        self._hash, self._bytes = hashlib.sha256(), 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self._hash.update(piece)
+            self._bytes += len(piece)
+            if self._bytes > self._size:
+                raise Failure(f"{self._where}: more than the {self._size} bytes that the manifest says")
+            self._meter(len(piece))
+            yield piece
+        if self._bytes < self._size:
+            raise Failure(f"{self._where}: truncated: {self._bytes} of {self._size} bytes")
+
+    def check(self, digest: str) -> None:
+        """Raises Failure unless the bytes are those of the digest."""
+        for _ in self:
+            pass
+        found = f"sha256:{self._hash.hexdigest()}"
+        if found != digest:
+            raise Failure(f"{self._where}: its bytes are {found}, the manifest says {digest}: not trusted")
+
+
+class _Stream:
+    """The tar stream, hashed, spooled, and with marks that tell how far the compressed bytes were at each piece."""
+
+    def __init__(self, unpacked: Unpacked, spool: Path | None) -> None:
+        self._unpacked, self._spool = unpacked, spool
+        self._hash = hashlib.sha256()
+        self.marks: list[tuple[int, int]] = [(0, 0)]
+
+    @property
+    def digest(self) -> str:
+        """Of everything handed out."""
+        return f"sha256:{self._hash.hexdigest()}"
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._spool is None:
+            yield from self._pieces()
+            return
+        with self._spool.open("wb") as file:
+            for piece in self._pieces():
+                file.write(piece)
+                yield piece
+
+    def _pieces(self) -> Iterator[bytes]:
+        for piece in self._unpacked:
+            self._hash.update(piece)
+            self.marks.append((self._unpacked.bytes, self._unpacked.consumed_bytes))
+            yield piece
+
+
+def _estimate_packed(entries: Sequence[Entry], marks: Sequence[tuple[int, int]]) -> None:
+    """Shares the compressed bytes between each two marks over what was unpacked from them."""
+    offsets = [mark[0] for mark in marks]
+
+    def at(offset: int) -> float:
+        index = min(bisect_right(offsets, offset), len(marks) - 1)
+        (low, low_packed), (high, high_packed) = marks[max(0, index - 1)], marks[index]
+        return low_packed + (high_packed - low_packed) * (offset - low) / (high - low) if high > low else high_packed
+
+    for entry in entries:
+        if entry.stored_bytes:
+            entry.packed_bytes = max(0, round(at(entry.offset + entry.stored_bytes) - at(entry.offset)))

@@ -1,0 +1,173 @@
+"""An image in an OCI layout folder, read and written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from budget.problems import bad_input
+from scripts.failure import Failure
+from scripts.images.source import Image, LayerBlob, check_platform, document, image_of
+from scripts.registry import Manifest, Reference, platform
+
+REF_NAME = "org.opencontainers.image.ref.name"
+READ_BYTES = 1 << 20
+
+
+class LayoutSource:
+    """Reads `oci:FOLDER[:TAG]`; without a tag the folder must hold one image."""
+
+    def __init__(self, folder: Path, tag: str | None) -> None:
+        self.name = f"oci:{folder}" + (f":{tag}" if tag else "")
+        self._folder, self._tag = folder, tag
+
+    def image(self, architecture: str) -> Image:
+        """See `Source`."""
+        if not (self._folder / "oci-layout").is_file():
+            raise bad_input(self.name, "is no OCI layout folder", "One holds the files oci-layout and index.json.")
+        digest = self._digest()
+        manifest = document(self.name, "manifest", self._checked(digest))
+        if "manifests" in manifest:
+            digest = platform(self.name, manifest, architecture)
+            manifest = document(self.name, "manifest", self._checked(digest))
+        described = cast("Mapping[str, Any]", manifest.get("config") or {})
+        config = document(self.name, "configuration", self._checked(str(described.get("digest", ""))))
+        check_platform(self.name, config, architecture)
+        return image_of(self.name, digest, manifest, config)
+
+    def _digest(self) -> str:
+        index = document(self.name, "index", _read(self.name, self._folder / "index.json"))
+        listed = cast("Sequence[Mapping[str, Any]]", index.get("manifests", ()))
+        tags = {str(entry.get("annotations", {}).get(REF_NAME, "")): str(entry["digest"]) for entry in listed}
+        if self._tag is not None:
+            if self._tag not in tags:
+                raise Failure(f"{self.name}: the folder holds {', '.join(sorted(filter(None, tags))) or 'no tag'}")
+            return tags[self._tag]
+        if len(listed) != 1:
+            raise bad_input(self.name, f"holds {len(listed)} images", "Name one: oci:FOLDER:TAG.")
+        return str(listed[0]["digest"])
+
+    def _checked(self, digest: str) -> bytes:
+        content = _read(self.name, blob_path(self._folder, digest))
+        if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
+            raise Failure(f"{self.name}: the bytes of {digest} do not match it: not trusted")
+        return content
+
+    def open(self, layer: LayerBlob) -> Iterator[bytes]:
+        """See `Source`."""
+        return pieces_of(self.name, blob_path(self._folder, layer.digest))
+
+    def moved(self, image: Image) -> bool:
+        """See `Source`. The manifest that the tag names may be an index that leads to the image."""
+        digest = self._digest()
+        return digest != image.digest and image.digest.encode() not in self._checked(digest)
+
+
+class LayoutTarget:
+    """Writes `oci:FOLDER:TAG`; blobs and index appear whole or not at all."""
+
+    def __init__(self, folder: Path, tag: str) -> None:
+        self.name = f"oci:{folder}:{tag}"
+        self._folder, self._tag = folder, tag
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether the blob is there."""
+        return blob_path(self._folder, digest).is_file()
+
+    def put_file(self, digest: str, path: Path) -> None:
+        """Copies a file as a blob, by a link where the file system allows it."""
+        target = self._room(digest)
+        try:
+            os.link(path, target)
+        except OSError:
+            partial = target.with_suffix(".part")
+            shutil.copyfile(path, partial)
+            partial.replace(target)
+
+    def put_bytes(self, digest: str, content: bytes) -> None:
+        """Writes bytes as a blob."""
+        self.put_stream(digest, len(content), iter((content,)))
+
+    def put_stream(self, digest: str, size: int, pieces: Iterator[bytes], origin: Reference | None = None) -> None:
+        """Writes a blob as it comes, and checks it.
+
+        Raises:
+            Failure: the bytes don't match the digest.
+        """
+        del origin
+        target = self._room(digest)
+        partial, seen, written = target.with_suffix(".part"), hashlib.sha256(), 0
+        with partial.open("wb") as file:
+            for piece in pieces:
+                seen.update(piece)
+                written += file.write(piece)
+        if f"sha256:{seen.hexdigest()}" != digest or written != size:
+            partial.unlink()
+            raise Failure(f"{self.name}: the bytes sent do not match {digest}")
+        partial.replace(target)
+
+    def put_manifest(self, manifest: Manifest) -> None:
+        """Writes the manifest, then the index that names it."""
+        self.put_bytes(manifest.digest, manifest.content)
+        path = self._folder / "index.json"
+        index = dict(document(self.name, "index", path.read_bytes())) if path.is_file() else {"schemaVersion": 2}
+        others = [
+            entry
+            for entry in cast("Sequence[Mapping[str, Any]]", index.get("manifests", ()))
+            if entry.get("annotations", {}).get(REF_NAME) != self._tag
+        ]
+        entry = {
+            "mediaType": manifest.media_type,
+            "digest": manifest.digest,
+            "size": len(manifest.content),
+            "annotations": {REF_NAME: self._tag},
+        }
+        _write_whole(path, json.dumps(index | {"manifests": [*others, entry]}, indent=2) + "\n")
+        _write_whole(self._folder / "oci-layout", '{"imageLayoutVersion": "1.0.0"}\n')
+
+    def _room(self, digest: str) -> Path:
+        path = blob_path(self._folder, digest)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failure(f"{self.name}: cannot be written: {error.strerror}") from error
+        return path
+
+
+def blob_path(folder: Path, digest: str) -> Path:
+    """Where a layout keeps a blob. The digest comes from a document, so it must not lead out of the folder."""
+    algorithm, _, value = digest.partition(":")
+    if algorithm != "sha256" or not value.isalnum():
+        raise Failure(f"{folder}: {digest!r} is no sha256 digest")
+    return folder / "blobs" / algorithm / value
+
+
+def pieces_of(name: str, path: Path, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+    """A file's bytes, or a range of them, in pieces."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            left = size
+            while piece := file.read(READ_BYTES if left is None else min(READ_BYTES, left)):
+                left = None if left is None else left - len(piece)
+                yield piece
+    except OSError as error:
+        raise Failure(f"{name}: {path.name} cannot be read: {error.strerror}") from error
+
+
+def _read(name: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Failure(f"{name}: {path.name} cannot be read: {error.strerror}") from error
+
+
+def _write_whole(path: Path, text: str) -> None:
+    partial = path.with_suffix(".part")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,39 @@
+"""What an inspection tells a stack file: `model.image_facts`, from which every later plan predicts its pull."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ruamel.yaml import YAML
+
+from budget.problems import bad_input
+from infra.stack_file import PROJECT
+from scripts.images.prediction import Sizes
+
+
+def write_facts(path: Path, sizes: Sequence[Sizes]) -> None:
+    """Writes the layers of the image into a model's stack file; comments and order stay.
+
+    Args:
+        path: of the stack file.
+        sizes: of the layers, in image order.
+
+    Raises:
+        BadInput: the file can't be written.
+    """
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    document = cast("dict[str, Any]", yaml.load(path.read_text(encoding="utf-8")))
+    model = cast("dict[str, Any]", document["config"][f"{PROJECT}:model"])
+    layers = [round(each.bytes) for each in sizes]
+    model["image_facts"] = {"compressed_bytes": sum(layers), "layers": layers}
+    text = io.StringIO()
+    yaml.dump(document, text)
+    try:
+        path.write_text(text.getvalue(), encoding="utf-8")
+    except OSError as error:
+        raise bad_input(str(path), f"cannot be written: {error.strerror}", "Give yourself write access.") from error

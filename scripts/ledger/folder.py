@@ -1,0 +1,151 @@
+"""A start as a folder of plain files, so that it can be measured again, offline, by somebody else.
+
+    pod.json  events.json  node.json  node-claim.json  lease.json  instance.json    objects as the APIs have them
+    launcher.json                                                                 the launcher's ledger
+    engine.log  previous.log                                                      the engine's container
+    configz.json  probe.json  traffic.json  seen.json                             what was read of node and network
+    kubelet.metrics  karpenter.metrics                                            Prometheus text
+    collected.json                                                                when it was read, and what could not be
+
+Every file is optional. A folder of such folders is several starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from budget.problems import bad_input
+from scripts.ledger.bundle import Bundle
+from scripts.ledger.facts import Absence
+from scripts.ledger.raw import Object, number, object_of, objects, text
+from scripts.ledger.redaction import clean, clean_text
+
+OBJECTS = {
+    "pod": "pod.json",
+    "node": "node.json",
+    "node_claim": "node-claim.json",
+    "lease": "lease.json",
+    "instance": "instance.json",
+    "launcher": "launcher.json",
+    "configz": "configz.json",
+    "probe": "probe.json",
+    "traffic": "traffic.json",
+    "seen": "seen.json",
+}
+TEXTS = {
+    "log": "engine.log",
+    "previous_log": "previous.log",
+    "kubelet_metrics": "kubelet.metrics",
+    "karpenter_metrics": "karpenter.metrics",
+}
+EVENTS, COLLECTED = "events.json", "collected.json"
+FILES = (*OBJECTS.values(), *TEXTS.values(), EVENTS, COLLECTED)
+
+
+def starts_in(directory: Path) -> Sequence[Path]:
+    """The folders of single starts in a folder: itself, or those below it.
+
+    Raises:
+        BadInput: there is no such folder, or nothing of a start in it.
+    """
+    if not directory.is_dir():
+        raise bad_input(str(directory), "is no folder", "Name one that --save wrote.")
+    if _is_start(directory):
+        return [directory]
+    below = sorted(path for path in directory.iterdir() if path.is_dir() and _is_start(path))
+    if not below:
+        known = ", ".join(FILES)
+        raise bad_input(str(directory), "holds no start", f"A start is a folder with at least one of: {known}.")
+    return below
+
+
+def _is_start(directory: Path) -> bool:
+    return any((directory / name).is_file() for name in FILES if name != COLLECTED)
+
+
+def load(directory: Path) -> Bundle:
+    """One start; a file that can't be read is an absence, never an error."""
+    absences: list[Absence] = []
+    values: dict[str, Any] = {}
+    for field, name in OBJECTS.items():
+        found = _json(directory / name, field, absences)
+        if isinstance(found, dict):
+            values[field] = found
+        elif found is not None:
+            absences.append(Absence(what=field, why=f"{name} holds no JSON object"))
+    for field, name in TEXTS.items():
+        text_found = _text(directory / name, field, absences)
+        if text_found is not None:
+            values[field] = text_found
+    collected = object_of(_json(directory / COLLECTED, "collected", absences))
+    said = [Absence(what=text(entry, "what"), why=text(entry, "why")) for entry in objects(collected, "absences")]
+    return Bundle(
+        **values,
+        events=_events(directory, absences),
+        collected_s=number(collected, "collected_s") or _newest_s(directory),
+        absences=(*said, *absences),
+    )
+
+
+def _newest_s(directory: Path) -> float:
+    """When the newest of a folder's files was written: a time in the right year, where nothing better is known."""
+    return max((path.stat().st_mtime for path in directory.iterdir()), default=0.0)
+
+
+def _events(directory: Path, absences: list[Absence]) -> Sequence[Object]:
+    found = _json(directory / EVENTS, "events", absences)
+    if found is None:
+        return ()
+    whole: Object = {"items": found} if isinstance(found, list) else object_of(found)
+    if "items" in whole:
+        return objects(whole, "items")
+    absences.append(Absence(what="events", why=f"{EVENTS} holds no list of events"))
+    return ()
+
+
+def _text(path: Path, what: str, absences: list[Absence]) -> str | None:
+    if not path.exists():
+        return None
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        absences.append(Absence(what=what, why=f"{path.name}: {error.strerror}"))
+        return None
+
+
+def _json(path: Path, what: str, absences: list[Absence]) -> object:
+    read = _text(path, what, absences)
+    if read is None:
+        return None
+    try:
+        return json.loads(read)
+    except ValueError as error:
+        absences.append(Absence(what=what, why=f"{path.name} is not JSON: {error}"))
+        return None
+
+
+def save(bundle: Bundle, directory: Path) -> Sequence[Path]:
+    """Writes a start without its secrets and returns the files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    written: dict[str, str] = {}
+    for field, name in OBJECTS.items():
+        if value := getattr(bundle, field):
+            written[name] = _dumped(value)
+    for field, name in TEXTS.items():
+        if value := getattr(bundle, field):
+            written[name] = clean_text(value)
+    if bundle.events:
+        written[EVENTS] = _dumped(list(bundle.events))
+    absences = [{"what": absence.what, "why": absence.why} for absence in bundle.absences]
+    written[COLLECTED] = _dumped({"collected_s": bundle.collected_s, "absences": absences})
+    for name, content in written.items():
+        (directory / name).write_text(content, encoding="utf-8")
+    return [directory / name for name in written]
+
+
+def _dumped(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    plain = json.loads(json.dumps(value, default=dict))
+    return json.dumps(clean(plain), indent=1, sort_keys=True) + "\n"

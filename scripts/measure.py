@@ -1,0 +1,366 @@
+"""`coldstart measure`: what a start really took, phase by phase, beside its budget, and which lever was on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import click
+from rich.console import Console
+
+from budget.problems import BadInput, Problem
+from scripts.failure import Failure
+from scripts.ledger import comparison, observability, picture, screen
+from scripts.ledger.advice import next_step
+from scripts.ledger.bundle import Bundle
+from scripts.ledger.collect import Collector, in_words, kept_ledgers
+from scripts.ledger.comparison import Side
+from scripts.ledger.folder import load, save, starts_in
+from scripts.ledger.kube_api import Api, ApiError
+from scripts.ledger.merge import ledger_of
+from scripts.ledger.node_probe import Probe
+from scripts.ledger.pod_facts import condition
+from scripts.ledger.raw import Object, text
+from scripts.ledger.record import Ledger, document, from_document
+from scripts.ledger.sides import Sides
+from scripts.ledger.target import Target, target_of
+from scripts.ledger.trigger import Cold, Trigger
+from scripts.ledger.variants import LEVERS, known_lever
+from scripts.ledger.watching import Watcher
+from scripts.waterfall import dollars, seconds
+
+POLL_S = 0.5
+"""Between two looks at a pod that is waited for."""
+RECORDER_NAMESPACE = "coldstart"
+PROBE_IMAGE = "public.ecr.aws/docker/library/python:3.13-slim"
+SETTLE_S = 2.0
+"""Events of a pod that has just become Ready arrive within this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """The options, as given."""
+
+    last: int | None
+    watch: bool
+    trigger: bool
+    cold: str | None
+    yes: bool
+    ab: str | None
+    times: int
+    source: Path | None
+    saved: Path | None
+    aws: bool
+    probe_node: bool
+    context: str | None
+
+    def check(self) -> None:
+        """Refuses options that contradict each other.
+
+        Raises:
+            BadInput: every contradiction.
+        """
+        ways = [
+            name for name, asked in (("--watch", self.watch), ("--trigger", self.trigger), ("--ab", self.ab)) if asked
+        ]
+        problems: list[Problem] = []
+        if len(ways) > 1:
+            problems.append(Problem(" ".join(ways), "each makes or awaits starts in its own way", "Use one of them."))
+        if self.source and (ways or self.saved):
+            more = " ".join([*ways, *(["--save"] if self.saved else [])])
+            problems.append(Problem(f"--from {more}", "a saved folder is measured as it is", "Leave the others out."))
+        if self.cold and not self.trigger:
+            problems.append(Problem("--cold", "says how cold a start is made", "Add --trigger."))
+        if self.ab and self.ab not in LEVERS:
+            problems.append(Problem("--ab", f"no lever {self.ab!r}", f"Known: {', '.join(LEVERS)}."))
+        if problems:
+            raise BadInput(problems)
+
+
+@click.command(help="Measure real starts of STACK by phase, beside the budget, with proof of each lever.")
+@click.argument("stack", required=False)
+@click.option("--last", type=click.IntRange(1, 1000), help="So many of the newest starts (default 1).")
+@click.option("--pod", metavar="[NAMESPACE/]NAME", help="One pod, also of somebody else's vLLM.")
+@click.option("--watch", is_flag=True, help="Measure starts as they happen; --last ends it after so many.")
+@click.option("--trigger", is_flag=True, help="Make a start: one more replica, measured, then the size restored.")
+@click.option(
+    "--cold", type=click.Choice(["node", "image", "pod"]), help="How cold the made start is (with --trigger)."
+)
+@click.option("--yes", is_flag=True, help="Do not ask before a start that costs money.")
+@click.option("--ab", metavar="LEVER", help=f"Compare the same start with a lever off and on: {', '.join(LEVERS)}.")
+@click.option(
+    "--times", type=click.IntRange(1, 50), default=3, show_default=True, help="Starts of each side (with --ab)."
+)
+@click.option(
+    "--from", "source", type=click.Path(path_type=Path), metavar="DIR", help="Measure a saved folder, offline."
+)
+@click.option(
+    "--save",
+    "saved",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Save what was read, without secrets.",
+)
+@click.option("--aws", is_flag=True, help="Also ask EC2 for the launch and CloudWatch for the bytes through NAT.")
+@click.option(
+    "--probe-node", is_flag=True, help="Also read SOCI's values and the disks on the node, by a pod of seconds."
+)
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the picture.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write picture and evidence as a page.")
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option(
+    "--metrics-docs",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write metric table, dashboard and alert rules, and stop.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def command(
+    stack: str | None,
+    pod: str | None,
+    svg: Path | None,
+    html: Path | None,
+    metrics_docs: Path | None,
+    as_json: bool,  # noqa: FBT001 - as above
+    **options: Any,  # noqa: ANN401 - the rest are the fields of Wishes
+) -> None:
+    """Measures; exit code 1 only when nothing could be measured."""
+    if metrics_docs:
+        for path in observability.write(metrics_docs):
+            click.echo(str(path), err=True)
+        return
+    wishes = Wishes(**options)
+    wishes.check()
+    target = target_of(stack, pod, offline=wishes.source is not None)
+    if wishes.ab:
+        _compare(target, wishes, as_json=as_json)
+        return
+    ledgers: list[Ledger] = []
+    for ledger in _ledgers(target, wishes):
+        ledgers.append(ledger)
+        if wishes.watch and not as_json:
+            screen.show(ledger, Console())
+    _write(svg, html, ledgers)
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"format": 1, "ledgers": [document(one) | {"next": next_step(one)} for one in ledgers]}, indent=2
+            )
+        )
+    elif not wishes.watch:
+        screen.show_many(ledgers, Console())
+    if not any(ledger.measured for ledger in ledgers):
+        raise Failure(_nothing(ledgers))
+
+
+def _nothing(ledgers: Sequence[Ledger]) -> str:
+    if not ledgers:
+        return "there is no start to measure: no pod of the model, and no ledger that a recorder kept"
+    reasons = dict.fromkeys(phase.missing for ledger in ledgers for phase in ledger.phases.values() if phase.missing)
+    absences = dict.fromkeys(f"{absence.what}: {absence.why}" for ledger in ledgers for absence in ledger.absences)
+    return "no phase could be measured: " + "; ".join([*absences, *reasons])
+
+
+def _write(svg: Path | None, html: Path | None, ledgers: Sequence[Ledger]) -> None:
+    for path, drawn in ((svg, picture.svg), (html, picture.page)):
+        if path and ledgers:
+            path.write_text(drawn(ledgers), encoding="utf-8")
+            click.echo(f"{path} written", err=True)
+
+
+# ---- where ledgers come from -------------------------------------------------------------------------------------------
+
+
+def _ledgers(target: Target, wishes: Wishes) -> Iterator[Ledger]:
+    if wishes.source:
+        for folder in starts_in(wishes.source):
+            yield ledger_of(load(folder), target.budget)
+        return
+    api = _connect(wishes.context)
+    collector = Collector(api, _extras(api, target, wishes))
+    if wishes.trigger:
+        yield _triggered(api, collector, target, wishes)
+    elif wishes.watch:
+        yield from _watched(api, collector, target, wishes)
+    else:
+        yield from _newest(api, collector, target, wishes)
+
+
+def _connect(context: str | None) -> Api:
+    from scripts.ledger.kubeconfig import Kubeconfig  # noqa: PLC0415 - a saved folder needs no client
+
+    return Kubeconfig.of(context)
+
+
+def _extras(api: Api, target: Target, wishes: Wishes) -> list[Callable[[Bundle], Bundle]]:
+    extras: list[Callable[[Bundle], Bundle]] = []
+    if wishes.probe_node:
+        meant = ""
+        if target.plan is not None:
+            meant = "nvme" if target.plan.scenario.disk.kind == "nvme" else "ebs"
+        extras.append(Probe(api=api, image=PROBE_IMAGE, meant=meant, wait=_wait).read)
+    if wishes.aws:
+        if target.stack is None:
+            raise BadInput([Problem("--aws", "no stack says which account and region", "Name the model stack.")])
+        extras += _amazon(target)
+    return extras
+
+
+def _amazon(target: Target) -> list[Callable[[Bundle], Bundle]]:
+    import boto3  # noqa: PLC0415 - only --aws waits for it
+
+    from scripts.ledger.amazon import Amazon  # noqa: PLC0415 - as above
+
+    if target.stack is None:
+        return []
+    session = boto3.Session(region_name=target.stack.environment.region)
+    amazon = Amazon(session.client("ec2"), session.client("cloudwatch"), target.stack.environment_name)
+    return [amazon.launched, amazon.traffic]
+
+
+def _newest(api: Api, collector: Collector, target: Target, wishes: Wishes) -> Iterator[Ledger]:
+    """The pods that are there, and behind them what a recorder has kept of those that are gone."""
+    try:
+        pods = (
+            [collector.pod(target.namespace, target.pod)]
+            if target.pod
+            else collector.pods(target.namespace, target.selector)
+        )
+    except ApiError as error:
+        what = f"pod {target.pod}" if target.pod else "the pods"
+        raise Failure(f"{what} in namespace {target.namespace}: {in_words(error)}") from error
+    count, seen = wishes.last or 1, set[str]()
+    for pod in pods[:count]:
+        seen.add(text(pod, "metadata.uid"))
+        yield _measured(collector.start(pod), target, wishes)
+    if target.pod or len(seen) == count:
+        return
+    kept = [entry for entry in kept_ledgers(api, RECORDER_NAMESPACE, target.model) if entry.get("uid") not in seen]
+    for entry in kept[: count - len(seen)]:
+        try:
+            yield from_document(entry)
+        except ValueError:
+            continue
+
+
+def _measured(bundle: Bundle, target: Target, wishes: Wishes) -> Ledger:
+    if wishes.saved:
+        name = text(bundle.pod, "metadata.name") or "start"
+        written = save(bundle, wishes.saved / name)
+        click.echo(f"{len(written)} files in {wishes.saved / name}", err=True)
+    return ledger_of(bundle, target.budget)
+
+
+def _watched(api: Api, collector: Collector, target: Target, wishes: Wishes) -> Iterator[Ledger]:
+    """Starts as they happen; a pod that goes before it is Ready is measured with what was seen of it."""
+    watcher = Watcher(
+        api=api,
+        path=f"/api/v1/namespaces/{target.namespace}/pods",
+        query={"labelSelector": target.selector} if target.model else {"fieldSelector": f"metadata.name={target.pod}"},
+        stopping=threading.Event(),
+        said=lambda reason: click.echo(reason, err=True),
+    )
+    over: set[str] = set()
+    found, listed = 0, False
+    for change in watcher.changes():
+        if change.kind == "listed":
+            listed = True
+            click.echo(f"watching {target.namespace}", err=True)
+            continue
+        uid, pod = text(change.object, "metadata.uid"), change.object
+        ended = text(condition(pod, "Ready"), "status") == "True" or change.kind == "deleted"
+        if uid in over or not ended or "spec" not in pod:
+            continue
+        over.add(uid)
+        if listed:
+            time.sleep(SETTLE_S)
+            yield _measured(collector.start(pod), target, wishes)
+            found += 1
+            if wishes.last and found >= wishes.last:
+                return
+
+
+# ---- starts made on purpose --------------------------------------------------------------------------------------------
+
+
+def _wait(condition_met: Callable[[], bool], patience_s: float) -> bool:
+    deadline = time.monotonic() + patience_s
+    while not condition_met():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _agreed(target: Target, wishes: Wishes, starts: int) -> None:
+    """Shows what it costs, and asks.
+
+    Raises:
+        BadInput: nobody can be asked.
+        Abort: the person said no.
+    """
+    plan = target.plan
+    if plan is None:
+        raise BadInput([Problem("STACK", "a start is made of a model stack alone", "Name it.")])
+    each = plan.cost.usd_per_start
+    total = None if each is None else each * starts
+    _say(
+        f"{starts} start(s) of {target.model} on {plan.scenario.instance.name}, each {seconds(plan.budget.total.expected_s)}: "
+        f"about {dollars(total)}; a node that stays costs {dollars(plan.cost.usd_per_hour)} per hour"
+    )
+    if wishes.yes:
+        return
+    if not sys.stdin.isatty():
+        raise BadInput([Problem("--yes", "a start costs money, and nobody can be asked here", "Add --yes.")])
+    click.confirm("Go on?", abort=True, err=True)
+
+
+def _triggered(api: Api, collector: Collector, target: Target, wishes: Wishes) -> Ledger:
+    _agreed(target, wishes, 1)
+    trigger = Trigger(
+        api=api, namespace=target.namespace, deployment=target.model, model=target.model, wait=_wait, say=_say
+    )
+    with trigger.start(cast("Cold | None", wishes.cold), target.patience_s) as pod:
+        time.sleep(SETTLE_S)
+        return _measured(collector.start(pod), target, wishes)
+
+
+def _compare(target: Target, wishes: Wishes, *, as_json: bool) -> None:
+    lever = known_lever(wishes.ab or "")
+    _agreed(target, wishes, 2 * wishes.times)
+    api = _connect(wishes.context)
+    collector = Collector(api, _extras(api, target, wishes))
+    sides = Sides(
+        api=api,
+        namespace=target.namespace,
+        deployment=target.model,
+        lever=lever,
+        patience_s=target.patience_s,
+        wait=_wait,
+        say=_say,
+    )
+
+    def start(pod: Object) -> Bundle:
+        time.sleep(SETTLE_S)
+        return collector.start(pod)
+
+    def run(side: Side) -> Ledger:
+        return _measured(sides.run(side, start), target, wishes)
+
+    found: Mapping[Side, Sequence[Ledger]] = comparison.interleaved(run, wishes.times)
+    if as_json:
+        click.echo(json.dumps(comparison.document(lever, found), indent=2))
+    else:
+        screen.show_comparison(lever, comparison.compare(found), Console())
+    if not comparison.compare(found):
+        raise Failure(_nothing([*found["off"], *found["on"]]))

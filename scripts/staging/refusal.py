@@ -1,0 +1,127 @@
+"""What S3 refused, in words: which action, on what, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ReadTimeoutError,
+)
+
+from scripts.failure import Failure
+
+_ACTIONS = {
+    "HeadObject": "s3:GetObject",
+    "GetObject": "s3:GetObject",
+    "PutObject": "s3:PutObject",
+    "CreateMultipartUpload": "s3:PutObject",
+    "UploadPart": "s3:PutObject",
+    "CompleteMultipartUpload": "s3:PutObject",
+    "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "ListParts": "s3:ListMultipartUploadParts",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "ListObjectsV2": "s3:ListBucket",
+    "GetBucketLocation": "s3:GetBucketLocation",
+    "DeleteObject": "s3:DeleteObject",
+    "DeleteObjects": "s3:DeleteObject",
+}
+"""API operation → the action that a policy must allow (service authorization reference of S3)."""
+
+_DAMAGED = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
+_ANSWERS: Mapping[frozenset[str], str] = MappingProxyType(
+    {
+        frozenset({"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}): (
+            "access denied: {action} on {resource}{hint}. `coldstart stage --print-policy` prints what is needed"
+        ),
+        frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}): (
+            "credentials have expired ({operation} on {resource}). Log in and run it again: it goes on from there"
+        ),
+        frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "UnrecognizedClientException"}): (
+            "S3 does not accept these credentials ({code}, {operation} on {resource}). Check AWS_PROFILE and the clock"
+        ),
+        frozenset({"NoSuchBucket"}): (
+            "there is no such bucket: {resource}. `pulumi up` of the environment creates it; check the name"
+        ),
+        frozenset({"SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling", "TooManyRequests"}): (
+            "S3 throttles after all retries ({code}, {operation} on {resource}). Run it again: it goes on from there"
+        ),
+        frozenset({"XMinioStorageFull", "InsufficientStorage", "507", "EntityTooLarge", "QuotaExceeded"}): (
+            "no space: {operation} on {resource} ({code} {said})"
+        ),
+        _DAMAGED: ("S3 received other bytes than were sent ({code}, {operation} on {resource}). Run it again"),
+        frozenset({"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}): (
+            "the bucket is in another region ({code}, {operation} on {resource}). Say --region with the bucket's own"
+        ),
+    }
+)
+"""Error codes → what a person is told."""
+
+
+def code_of(error: ClientError) -> str:
+    """The error's code as S3 names it; a HEAD request has only the status."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def is_missing(error: ClientError) -> bool:
+    """The object, or the upload, is not there."""
+    return code_of(error) in {"404", "NoSuchKey", "NoSuchUpload", "NotFound"}
+
+
+def is_taken(error: ClientError) -> bool:
+    """A conditional write found that somebody else wrote first, or is about to."""
+    return code_of(error) in {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
+
+
+def is_unusable(error: ClientError) -> bool:
+    """An upload that can never be finished: parts damaged, too small, or begun with another kind of checksum."""
+    return code_of(error) in _DAMAGED | {"InvalidRequest", "InvalidPart", "InvalidPartOrder", "EntityTooSmall"}
+
+
+@contextmanager
+def told(resource: str) -> Generator[None]:
+    """Turns whatever boto3 raises inside into a Failure about `resource` (an ARN).
+
+    Raises:
+        Failure: what happened, on what, and what would help.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise Failure(_answer(error, resource)) from error
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        raise Failure(
+            f"no AWS credentials for {resource}. Set AWS_PROFILE or log in (`aws sso login`); in a pod, its identity"
+        ) from error
+    except (EndpointConnectionError, ConnectTimeoutError, ReadTimeoutError) as error:
+        raise Failure(
+            f"S3 cannot be reached: {error}. Check the region, AWS_ENDPOINT_URL, and the route to S3 (gateway endpoint)"
+        ) from error
+    except BotoCoreError as error:
+        raise Failure(f"{resource}: {error}") from error
+
+
+def _answer(error: ClientError, resource: str) -> str:
+    code, operation = code_of(error), error.operation_name
+    said = error.response.get("Error", {}).get("Message", "")
+    text = next((text for codes, text in _ANSWERS.items() if code in codes), "{operation} on {resource}: {code} {said}")
+    return text.format(
+        action=_ACTIONS.get(operation, operation),
+        operation=operation,
+        resource=resource,
+        code=code,
+        said=said,
+        hint=_hint(said),
+    )
+
+
+def _hint(said: str) -> str:
+    """A denial by the encryption key or by an explicit statement is said only in S3's text."""
+    return f" ({said})" if "kms" in said.lower() or "explicit deny" in said else ""
