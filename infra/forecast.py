@@ -167,6 +167,7 @@ def scenario(model: Model, node: NodeSpec | None = None, *, first: bool = False)
             source="s3",
             concurrency=streamer_connections(instance),
             distributed=distributed,
+            shared_mb_s=model.weights.shared_fs.throughput_mb_s if model.weights.shared_fs else None,
             files=facts.files,
         ),
         engine=EngineCase(

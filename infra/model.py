@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -23,7 +24,7 @@ from infra.stack_file import Stack
 from infra.weight_access import model_policy
 from nodeconfig.bottlerocket import user_data
 from serving.manifests import objects
-from serving.placement import GPU_TAINT, MODEL_LABEL
+from serving.placement import COMPONENT_LABEL, GPU_TAINT, MODEL_LABEL
 
 TYPED_KINDS: Mapping[str, type[pulumi.CustomResource]] = {
     "Namespace": k8s.core.v1.Namespace,
@@ -190,7 +191,8 @@ def _resource(
     depends_on: Sequence[pulumi.Resource],
     rollout_timeout_s: int,
 ) -> pulumi.CustomResource:
-    kind, name = manifest["kind"], f"{stack.name}-{manifest['kind'].lower()}"
+    kind, component = manifest["kind"], manifest["metadata"].get("labels", {}).get(COMPONENT_LABEL)
+    name = "-".join(filter(None, (stack.name, kind.lower(), component)))
     timeout = f"{rollout_timeout_s}s"
     opts = pulumi.ResourceOptions(
         provider=provider,
@@ -219,10 +221,7 @@ def _left_alone(stack: Stack, kind: str) -> list[str] | None:
 
 def _python_names(members: Mapping[str, Any]) -> dict[str, Any]:
     """The SDK names an object's few top-level members in Python's way; below them, plain dicts go as they are."""
-    return {
-        "automount_service_account_token" if key == "automountServiceAccountToken" else key: value
-        for key, value in members.items()
-    }
+    return {re.sub(r"(?<=[a-z])([A-Z])", r"_\1", key).lower(): value for key, value in members.items()}
 
 
 def _api_key(

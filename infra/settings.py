@@ -436,6 +436,9 @@ class SharedFs(Tree):
     """`model.weights.shared_fs`: a file system that exists already, with its CSI driver in the cluster."""
 
     driver: Literal["efs.csi.aws.com", "fsx.csi.aws.com"] = setting(what="CSI driver of EFS, or of FSx for Lustre.")
+    throughput_mb_s: float = setting(
+        what="What it delivers to a node that reads it for the first time.", unit="MB/s", gt=0, le=100_000
+    )
     volume_handle: str = setting(what="Id of the file system.", pattern=r"^fs-[0-9a-f]{8,17}(::fsap-[0-9a-f]{17})?$")
 
 

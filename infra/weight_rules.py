@@ -52,7 +52,9 @@ def _order(order: tuple[WeightsPath, ...]) -> Iterator[Problem]:
 def _needs(model: Model, order: tuple[WeightsPath, ...], facts: ModelFacts) -> Iterator[Problem]:
     weights = model.weights
     if WeightsPath.SHARED_FS in order and weights.shared_fs is None:
-        yield Problem(f"{WHERE}.shared_fs", "missing for path shared-fs", "Name driver and volume_handle.")
+        yield Problem(
+            f"{WHERE}.shared_fs", "missing for path shared-fs", "Name driver, volume_handle and throughput_mb_s."
+        )
     if weights.shared_fs is not None and WeightsPath.SHARED_FS not in order:
         yield Problem(f"{WHERE}.shared_fs", "set, but no path uses it", "Set path or fallback to shared-fs.")
     size_gib = weights.node_cache_gib

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from serving.placement import COMPONENT_LABEL
 from serving.weights import CONNECTIONS, ENGINE_GROUP, ENGINE_USER, SHARED_FS_MOUNT, WeightsSpec
 
+COMPONENT = "fill"
 KEEP_S = 86_400
 RETRIES = 4
 MEMORY = "1Gi"
@@ -25,18 +27,19 @@ def job(
     labels: Mapping[str, str],
 ) -> Mapping[str, Any]:
     """The Job. It runs the launcher's own copying on a CPU node, as the model's identity."""
+    labels = dict(labels) | {COMPONENT_LABEL: COMPONENT}
     directory = f"{SHARED_FS_MOUNT}/{spec.prefix.rstrip('/')}"
     command = ["python3", f"{launcher_dir}/launch.py", "--fill", "--source", spec.uri, "--manifest", spec.manifest_uri]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         # Its name follows the code and the revision: a Job's pods can't be changed, a new revision is a new Job.
-        "metadata": {"name": f"fill-{config_map}", "namespace": namespace, "labels": dict(labels)},
+        "metadata": {"name": f"fill-{config_map}", "namespace": namespace, "labels": labels},
         "spec": {
             "backoffLimit": RETRIES,
             "ttlSecondsAfterFinished": KEEP_S,
             "template": {
-                "metadata": {"labels": dict(labels)},
+                "metadata": {"labels": labels},
                 "spec": {
                     "restartPolicy": "OnFailure",
                     "serviceAccountName": name,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from serving.placement import GPU_TAINT
+from serving.placement import COMPONENT_LABEL, GPU_TAINT
 from serving.weights import ENGINE_GROUP, ENGINE_USER, NODE_CACHE_HOST_DIR
 
+COMPONENT = "node-cache"
 _PREPARE = (
     "import os; path = '/host'; os.makedirs(path, exist_ok=True); "
     f"os.chown(path, {ENGINE_USER}, {ENGINE_GROUP}); os.chmod(path, 0o2770)"
@@ -23,7 +24,7 @@ def objects(
     It runs the engine's image, which the node holds anyway, and sleeps once the directory is there.
     """
     namespace = f"{name}-node"
-    pod_labels = dict(labels) | {"coldstart/component": "node-cache"}
+    pod_labels = dict(labels) | {COMPONENT_LABEL: COMPONENT}
     quiet = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
     return [
         {
@@ -31,7 +32,7 @@ def objects(
             "kind": "Namespace",
             "metadata": {
                 "name": namespace,
-                "labels": dict(labels) | {"pod-security.kubernetes.io/enforce": "privileged"},
+                "labels": pod_labels | {"pod-security.kubernetes.io/enforce": "privileged"},
             },
         },
         {
@@ -39,7 +40,7 @@ def objects(
             "kind": "DaemonSet",
             "metadata": {"name": f"{name}-node-cache", "namespace": namespace, "labels": pod_labels},
             "spec": {
-                "selector": {"matchLabels": {"coldstart/component": "node-cache", **selector}},
+                "selector": {"matchLabels": {COMPONENT_LABEL: COMPONENT, **selector}},
                 "template": {
                     "metadata": {"labels": pod_labels},
                     "spec": {

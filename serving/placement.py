@@ -7,6 +7,8 @@ from enum import Enum
 
 MODEL_LABEL = "coldstart/model"
 """Node and pod label that holds the model stack's slug."""
+COMPONENT_LABEL = "coldstart/component"
+"""On every object besides those of the engine itself: what it is there for."""
 
 
 class TaintEffect(Enum):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from serving.placement import GPU_TAINT
+from serving.placement import COMPONENT_LABEL, GPU_TAINT
 from serving.weights import ENGINE_GROUP, ENGINE_USER
 
 PRIORITY = -10
 """Below every ordinary pod (0), above what the autoscaler ignores (-10 is its own cutoff, inclusive)."""
+COMPONENT = "spare"
 _WAIT = "import signal; signal.sigwait({signal.SIGTERM})"
 
 
@@ -28,9 +29,7 @@ def objects(
     A replica that finds no free GPU evicts one of these pods at once and starts on a warm node with the image in place;
     the evicted pod asks the autoscaler for the next node.
     """
-    spare_labels = {key: value for key, value in labels.items() if key not in selector} | {
-        "coldstart/component": "spare"
-    }
+    spare_labels = {key: value for key, value in labels.items() if key not in selector} | {COMPONENT_LABEL: COMPONENT}
     resources = {"cpu": "100m", "memory": "64Mi"} | dict(gpus)
     return [
         {
@@ -47,7 +46,7 @@ def objects(
             "metadata": {"name": f"{name}-spare", "namespace": namespace, "labels": spare_labels},
             "spec": {
                 "replicas": replicas,
-                "selector": {"matchLabels": {"coldstart/component": "spare"}},
+                "selector": {"matchLabels": {COMPONENT_LABEL: COMPONENT}},
                 "template": {
                     "metadata": {"labels": spare_labels},
                     "spec": {

@@ -201,6 +201,7 @@ def _environment(spec: StageJobSpec) -> list[dict[str, Any]]:
         "AWS_DEFAULT_REGION": spec.region,
         "HOME": "/tmp",  # noqa: S108 - a volume of the pod's own
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "BOTO_DISABLE_CRT": "true",  # its signer copies every body
         "PYTHONPATH": CODE_DIR,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from serving.engine import EngineSpec, weights_arguments
+from serving.placement import COMPONENT_LABEL
 
 Kind = Literal["stream", "node-cache", "shared-fs", "baked", "presharded"]
 
@@ -131,10 +132,12 @@ def claimed_volumes(
     found: list[Mapping[str, Any]] = []
     if spec.has("node-cache"):
         source = {"hostPath": {"path": NODE_CACHE_HOST_DIR, "type": "Directory"}}
-        found += _claim(f"{name}-node-cache", namespace, labels, source, "ReadWriteMany")
+        own = dict(labels) | {COMPONENT_LABEL: "node-cache"}
+        found += _claim(f"{name}-node-cache", namespace, own, source, "ReadWriteMany")
     if spec.shared_fs is not None and spec.has("shared-fs"):
         csi = {"csi": {"driver": spec.shared_fs.driver, "volumeHandle": spec.shared_fs.volume_handle}}
-        found += _claim(f"{name}-models", namespace, labels, csi, "ReadWriteMany")
+        own = dict(labels) | {COMPONENT_LABEL: "models"}
+        found += _claim(f"{name}-models", namespace, own, csi, "ReadWriteMany")
     return found
 
 

@@ -312,7 +312,7 @@ def test_a_key_nobody_set_is_asked_for(declared: Declared) -> None:
         declared(LLAMA, KEYED)
     assert str(caught.value) == (
         "coldstart:apiKey: not set, but model.engine.require_api_key is true. "
-        "Set it: pulumi config set --secret coldstart:apiKey"
+        f"Set it: pulumi config set --secret coldstart:apiKey --stack {LLAMA}"
     )
 
 

@@ -109,7 +109,7 @@ def test_the_partition_is_the_regions_own(declared: Declared) -> None:
 def test_a_model_reads_its_own_revision_and_nothing_else(declared: Declared, mode: str) -> None:
     policy = named(declared(LLAMA, mode=mode), ":RolePolicy", LLAMA).inputs["policy"]
     by_sid = {statement["Sid"]: statement for statement in statements(policy)}
-    assert set(by_sid) == {"ListOwnPrefix", "ReadOwnWeights"}
+    assert set(by_sid) == {"ListOwnPrefix", "ReadOwnWeights", "KeepCompileCache"}
     assert listed(by_sid["ListOwnPrefix"]["Action"]) == ["s3:ListBucket"]
     assert by_sid["ListOwnPrefix"]["Resource"] == BUCKET
     assert by_sid["ListOwnPrefix"]["Condition"] == {"StringLike": {"s3:prefix": [PREFIX, f"{PREFIX}*"]}}
@@ -118,6 +118,9 @@ def test_a_model_reads_its_own_revision_and_nothing_else(declared: Declared, mod
         assert "meta-llama/Llama-3.1-8B-Instruct/0e9e39f249a16976918f6564b8830bc894c89659" in resource
         assert resource.startswith(f"{BUCKET}/")
     assert f"{BUCKET}/{PREFIX}*" in by_sid["ReadOwnWeights"]["Resource"]
+    # What is written is code that another pod of this model will run: nobody else's prefix, and never the weights'.
+    assert by_sid["KeepCompileCache"]["Resource"] == [f"{BUCKET}/cache/meta-llama/Llama-3.1-8B-Instruct/*"]
+    assert set(by_sid["KeepCompileCache"]["Action"]) == {"s3:GetObject", "s3:PutObject"}
 
 
 def test_two_revisions_do_not_read_each_other(declared: Declared) -> None:
@@ -138,12 +141,14 @@ def test_the_policy_reads_where_the_engine_reads(declared: Declared) -> None:
 
 def test_the_key_may_be_used_for_reading_where_there_is_one(declared: Declared) -> None:
     found = declared(LLAMA, environment={"environment.bucket.kms_key_arn": KEY})
-    (key,) = [
-        statement
+    keys = {
+        action: statement["Resource"]
         for statement in statements(named(found, ":RolePolicy", LLAMA).inputs["policy"])
-        if any(action.startswith("kms:") for action in listed(statement["Action"]))
-    ]
-    assert (listed(key["Action"]), key["Resource"]) == (["kms:Decrypt"], KEY)
+        for action in listed(statement["Action"])
+        if action.startswith("kms:")
+    }
+    assert keys == {"kms:Decrypt": KEY, "kms:GenerateDataKey": KEY}
+    assert "kms:" not in named(declared(LLAMA), ":RolePolicy", LLAMA).inputs["policy"]
 
 
 def test_exactly_one_service_account_gets_it(declared: Declared) -> None:
