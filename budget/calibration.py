@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from budget.coefficients import Coefficients
 from budget.estimate import Estimate
-from budget.phases import budget_of
+from budget.phases import estimate_of
 from budget.scenario import Scenario
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-SWEEPS = 3
-STEPS = 24
+SWEEPS = 2
+STEPS = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +71,7 @@ class Outcome:
 
 def predicted(case: Case, factors: Coefficients) -> Estimate:
     """The phases that the case measured."""
-    return budget_of(case.scenario, factors).of(*case.phases)
+    return estimate_of(case.scenario, factors, *case.phases)
 
 
 def fitted(cases: Sequence[Case], names: Sequence[str], factors: Coefficients) -> Coefficients:
@@ -298,7 +298,7 @@ def _matching(
 
     def off(value: float) -> float:
         changed = _with_band(factors.replaced({knob: value}))
-        return math.log(budget_of(scenario, changed).of(*names).expected_s / target)
+        return math.log(estimate_of(scenario, changed, *names).expected_s / target)
 
     at_low, at_high = off(low), off(high)
     if at_low * at_high > 0:

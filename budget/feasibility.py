@@ -28,6 +28,7 @@ from budget.scenario import Scenario
 
 DEFAULT_CONTEXT = 8_192
 SHORTEST_USEFUL_CONTEXT = 2_048
+CONTEXT_STEP = 1_024
 UNKNOWN_MODEL_SLACK = 1.10
 """Without a model's facts its KV cache and activations are unknown: a tenth of the weights stands for both."""
 MAX_TENSOR_PARALLEL = 16
@@ -110,17 +111,21 @@ def _nearest_fit(scenario: Scenario) -> str:
 
 
 def _shorter(scenario: Scenario) -> Iterator[str]:
-    serving = serving_of(scenario)
-    if scenario.model.facts is None:
+    """The longest context that fits, in steps of 1,024 tokens, if a useful one does."""
+    facts, serving = scenario.model.facts, serving_of(scenario)
+    if facts is None:
         return
-    context = serving.context
-    while context > SHORTEST_USEFUL_CONTEXT:
-        context = max(SHORTEST_USEFUL_CONTEXT, context // 2)
-        shorter = dataclasses.replace(serving, context=context)
-        memory = scenario.instance.gpu_memory_bytes
-        if gpu_memory(scenario.model.facts, shorter, gpu_memory_bytes=memory).fits:
-            yield f"a context of {context:,} tokens"
-            return
+    memory = scenario.instance.gpu_memory_bytes
+    fitting, too_long = 0, serving.context // CONTEXT_STEP + 1
+    while too_long - fitting > 1:
+        steps = (fitting + too_long) // 2
+        shorter = dataclasses.replace(serving, context=steps * CONTEXT_STEP)
+        if gpu_memory(facts, shorter, gpu_memory_bytes=memory).fits:
+            fitting = steps
+        else:
+            too_long = steps
+    if fitting * CONTEXT_STEP >= SHORTEST_USEFUL_CONTEXT:
+        yield f"a context of {fitting * CONTEXT_STEP:,} tokens"
 
 
 def _more_ranks(scenario: Scenario) -> Iterator[str]:

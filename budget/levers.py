@@ -142,9 +142,15 @@ def _baked_node(scenario: Scenario, coefficients: Coefficients) -> Scenario | No
 # --- disk and network -------------------------------------------------------------------------------------------------
 
 
+def _uses_disk(scenario: Scenario) -> bool:
+    """The start writes to or reads from the node's disk, and its rate is not a measured one."""
+    on_disk = scenario.weights.path != "stream" or scenario.weights.source == "disk"
+    return (not scenario.image.cached or on_disk) and scenario.host.disk_mb_s is None
+
+
 def _nvme(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
     del coefficients
-    if scenario.disk.kind == "nvme" or not scenario.instance.nvme_disks or scenario.host.disk_mb_s:
+    if scenario.disk.kind == "nvme" or not scenario.instance.nvme_disks or not _uses_disk(scenario):
         return None
     return replace(scenario, disk=Disk(kind="nvme"), disk_gib=None)
 
@@ -152,7 +158,8 @@ def _nvme(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
 def _volume(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
     del coefficients
     disk = scenario.disk
-    if disk.kind != "gp3" or disk.throughput_mib_s >= GP3_TUNED.throughput_mib_s or scenario.host.disk_mb_s:
+    tuned = disk.kind != "gp3" or disk.throughput_mib_s >= GP3_TUNED.throughput_mib_s
+    if tuned or not _uses_disk(scenario):
         return None
     return replace(scenario, disk=GP3_TUNED)
 

@@ -52,6 +52,11 @@ class Budget:
         return total_of(self.phases[name] for name in names)
 
 
+def estimate_of(scenario: Scenario, factors: Coefficients, *names: str) -> Estimate:
+    """Some phases together, the others not even computed."""
+    return total_of(PHASES[name](scenario, factors) for name in names)
+
+
 def budget_of(scenario: Scenario, factors: Coefficients | None = None) -> Budget:
     """Predicts a cold start.
 

@@ -52,12 +52,25 @@ def bill(stack: Stack, specs: ModelSpecs | None) -> Bill:
     if stack.model is None or specs is None:
         items = _environment(stack.environment)
         return Bill(least=items, most=items)
-    least_nodes = max(-(-stack.model.scaling.min_replicas // specs.pods_per_node), stack.model.nodes.min_nodes)
-    weights = bucket_cost(specs.weights_bytes)
+    places = stack.model.scaling.min_replicas + stack.model.scaling.spare_replicas
+    always = [*_warm_pool(stack.model, specs), bucket_cost(specs.weights_bytes)]
+    # Each zone's group may grow as far as it takes to hold every replica.
+    most = specs.max_nodes * len(specs.zone_groups)
     return Bill(
-        least=[*_nodes(stack.model, specs, least_nodes), weights],
-        most=[*_nodes(stack.model, specs, specs.max_nodes), weights],
+        least=[*_nodes(stack.model, specs, -(-places // specs.pods_per_node)), *always],
+        most=[*_nodes(stack.model, specs, most), *always],
     )
+
+
+def _warm_pool(model: Model, specs: ModelSpecs) -> list[CostItem]:
+    """Spares: running ones at their full price, stopped ones at that of their volumes."""
+    pool = model.nodes.warm_pool
+    if pool is None:
+        return []
+    if pool.state == "running":
+        return _nodes(model, specs, pool.size)
+    volume = specs.node.storage.volume
+    return _volumes(pool.size, volume.kind, volume.size_gib, volume.iops, volume.throughput_mib_s)
 
 
 def _environment(settings: Environment) -> list[CostItem]:

@@ -89,7 +89,7 @@ class Cluster(pulumi.ComponentResource):
         self.register_outputs({"name": self.name, "endpoint": self.endpoint})
 
     def _administrator(self, name: str, arn: str, partition: str) -> None:
-        label = f"{name}-{arn.rpartition('/')[2]}"
+        label = f"{name}-{arn.partition(':role/')[2].replace('/', '-')}"
         entry = aws.eks.AccessEntry(
             label,
             cluster_name=self.resource.name,

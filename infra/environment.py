@@ -12,6 +12,7 @@ from infra.identity import NODE_POLICIES, service_role
 from infra.network import Network, NetworkArgs
 from infra.nodes import DataVolume, NodeGroup, NodeGroupArgs
 from infra.providers import aws_provider, bottlerocket_build, kubernetes_provider
+from infra.recorder import Recorder, RecorderArgs, recorder_spec
 from infra.reference import EnvironmentOutputs
 from infra.settings import Capacity, Environment
 from infra.stack_file import Stack
@@ -87,6 +88,7 @@ def declare(stack: Stack) -> None:
         private_subnets=pulumi.Output.all(**dict(zip(zones, network.private_subnet_ids, strict=True))),
         bucket=bucket.name,
     )
+    kubernetes = kubernetes_provider(stack, outputs)
     Controllers(
         stack.name,
         ControllersArgs(
@@ -98,8 +100,11 @@ def declare(stack: Stack) -> None:
             keda=settings.addons.keda,
             cluster_autoscaler=settings.addons.cluster_autoscaler,
         ),
-        _with([provider, kubernetes_provider(stack, outputs)], [system]),
+        _with([provider, kubernetes], [system]),
     )
+    if settings.recorder:
+        spec = recorder_spec(settings.recorder, labels={"coldstart/environment": stack.environment_name})
+        Recorder(f"{stack.name}-recorder", RecorderArgs(spec=spec), _with([provider, kubernetes], [system]))
     outputs.export()
 
 
@@ -123,6 +128,7 @@ def _system_nodes(
         instance=nodes.instance,
         arch="x86_64",
         gpus=0,
+        gpu_resource="",
         release_version=bottlerocket_build(
             provider, settings.kubernetes_version, settings.bottlerocket_release, arch="x86_64", nvidia=False
         ),
@@ -134,7 +140,7 @@ def _system_nodes(
         capacity=Capacity.ON_DEMAND,
         reservation_id=None,
         min_nodes=nodes.count,
-        max_nodes=nodes.count + 1,
+        max_nodes=nodes.count,
         initial_nodes=nodes.count,
         ephemeral_gib=SYSTEM_VOLUME.size_gib,
         warm_pool=None,

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from budget.problems import Problem
-from infra.settings import Egress, Environment, Presence
+from infra.settings import DIGEST, Egress, Environment, Presence
 
 KUBERNETES_OLDEST = (1, 35)
 """1.34 leaves EKS standard support on 2 December 2026 (EKS release calendar)."""
@@ -26,6 +26,7 @@ def problems(settings: Environment) -> Iterator[Problem]:
     yield from _network(settings)
     yield from _access(settings)
     yield from _egress(settings)
+    yield from _recorder(settings)
     for key in sorted(settings.tags):
         if key in RESERVED_TAGS or key.startswith("aws:"):
             yield Problem(f"environment.tags.{key}", "a tag this project sets itself", "Choose another name for it.")
@@ -99,3 +100,18 @@ def _egress(settings: Environment) -> Iterator[Problem]:
                 "install needs a public registry, and environment.network.egress is none",
                 "Install it from a private mirror yourself and set `present`, or set egress: nat.",
             )
+
+
+def _recorder(settings: Environment) -> Iterator[Problem]:
+    recorder, where = settings.recorder, "environment.recorder.image"
+    if recorder is None:
+        return
+    private = ".dkr.ecr." in recorder.image
+    if settings.network.egress is Egress.NONE and not private:
+        yield Problem(
+            where,
+            f"{recorder.image} is in a public registry, and environment.network.egress is none",
+            "Copy it to a private registry of the region and name it here.",
+        )
+    if settings.production and not DIGEST.search(recorder.image):
+        yield Problem(where, f"{recorder.image} has no digest, in a production environment", "Add @sha256:… to it.")

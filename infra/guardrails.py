@@ -5,9 +5,11 @@ The policy pack in `policies/` runs them under the CLI; the tests run the same o
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from typing import Any, cast
 
 Properties = Mapping[str, Any]
@@ -38,6 +40,8 @@ TAGGED_TYPES = frozenset(
     }
 )
 """Types that carry tags: by them a leftover is known as ours."""
+NARROWEST_OPEN = 8
+"""Nobody owns more than a /8; anything wider, in IPv4 or IPv6, is a piece of the world."""
 MOST_NODES = 100
 """A group that may grow beyond this is a mistake or deserves a policy of its own."""
 POLICY_TYPES = frozenset({"aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy", "aws:s3/bucketPolicy:BucketPolicy"})
@@ -71,8 +75,13 @@ def no_open_endpoint(kind: str, properties: Properties) -> Iterator[str]:
     if not config.get("endpointPrivateAccess"):
         yield "the API has no private endpoint: nodes would reach it through the internet"
     ranges = cast("Sequence[str]", config.get("publicAccessCidrs") or ())
-    if config.get("endpointPublicAccess") and (not ranges or "0.0.0.0/0" in ranges):
+    if config.get("endpointPublicAccess") and (not ranges or any(_wide(text) for text in ranges)):
         yield "the API is open to the world"
+
+
+def _wide(text: str) -> bool:
+    """Whether a range is so wide that a few of them are the world."""
+    return ipaddress.ip_network(text, strict=False).prefixlen < NARROWEST_OPEN
 
 
 def tagged(kind: str, properties: Properties) -> Iterator[str]:
@@ -90,6 +99,8 @@ def encrypted(kind: str, properties: Properties) -> Iterator[str]:
     if kind != "aws:ec2/launchTemplate:LaunchTemplate":
         return
     mappings = cast("Sequence[Properties]", properties.get("blockDeviceMappings") or ())
+    if not mappings:
+        yield "no volumes of its own: the image's are not encrypted"
     for mapping in mappings:
         if str(_section(mapping, "ebs").get("encrypted")).lower() != "true":
             yield f"volume {mapping.get('deviceName')} is not encrypted"
@@ -105,16 +116,27 @@ def bucket_private(kind: str, properties: Properties) -> Iterator[str]:
 
 
 def no_wildcard_s3(kind: str, properties: Properties) -> Iterator[str]:
-    """No policy grants all of S3, nor everything."""
-    document = properties.get("policy")
-    if kind not in POLICY_TYPES or not isinstance(document, str) or not document.startswith("{"):
-        return
-    for statement in cast("Sequence[Properties]", json.loads(document).get("Statement", [])):
-        actions = statement.get("Action", [])
+    """No policy grants S3 by a pattern: each action is named."""
+    text = properties.get("policy")
+    document: Properties = json.loads(text) if kind in POLICY_TYPES and isinstance(text, str) and "{" in text else {}
+    found: object = document.get("Statement", [])
+    statements = cast("Sequence[Properties]", [found] if isinstance(found, dict) else found)
+    for statement in statements:
+        if statement.get("Effect") != "Allow":
+            continue
+        sid, actions = statement.get("Sid", "?"), statement.get("Action", [])
         listed = [actions] if isinstance(actions, str) else cast("Sequence[str]", actions)
-        wild = [action for action in listed if action in ("*", "s3:*")]
-        if statement.get("Effect") == "Allow" and wild:
-            yield f"statement {statement.get('Sid', '?')} allows {', '.join(wild)}"
+        wild = [action for action in listed if _wild_s3(action)]
+        if wild:
+            yield f"statement {sid} allows {', '.join(wild)}"
+        if "NotAction" in statement:
+            yield f"statement {sid} allows all but what it names"
+
+
+def _wild_s3(action: str) -> bool:
+    """Whether an action is a pattern that reaches S3; IAM reads actions without regard to case."""
+    service, _, name = action.lower().partition(":")
+    return fnmatch("s3", service) and any(sign in f"{service}:{name or '*'}" for sign in "*?")
 
 
 def pinned_nodes(kind: str, properties: Properties) -> Iterator[str]:

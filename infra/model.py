@@ -24,7 +24,7 @@ from infra.stack_file import Stack
 from infra.weight_access import model_policy
 from nodeconfig.bottlerocket import user_data
 from serving.manifests import objects
-from serving.placement import COMPONENT_LABEL, GPU_TAINT, MODEL_LABEL
+from serving.placement import COMPONENT_LABEL, GPU_LABEL, GPU_TAINT, MODEL_LABEL, gpu_resource
 
 TYPED_KINDS: Mapping[str, type[pulumi.CustomResource]] = {
     "Namespace": k8s.core.v1.Namespace,
@@ -102,7 +102,8 @@ def _node_group(
         subnet_ids=subnets_in(outputs, zones),
         instance=node.instance.name,
         arch=node.instance.arch,
-        gpus=node.instance.kubernetes_gpus,
+        gpus=node.instance.kubernetes_gpus * (node.sharing.time_slicing or 1),
+        gpu_resource=gpu_resource(time_sliced=node.sharing.time_slicing is not None),
         release_version=bottlerocket_build(
             provider,
             stack.environment.kubernetes_version,
@@ -114,12 +115,12 @@ def _node_group(
         volume=DataVolume(
             kind=volume.kind, size_gib=volume.size_gib, iops=volume.iops, throughput_mib_s=volume.throughput_mib_s
         ),
-        labels={MODEL_LABEL: specs.serving.name},
+        labels={MODEL_LABEL: specs.serving.name, GPU_LABEL: node.instance.gpu.lower().replace(" ", "-")},
         taints=(GPU_TAINT,),
         tags=environment_tags(stack),
         capacity=nodes.capacity,
         reservation_id=nodes.reservation_id,
-        min_nodes=nodes.min_nodes,
+        min_nodes=0,
         max_nodes=specs.max_nodes,
         initial_nodes=0,
         ephemeral_gib=specs.ephemeral_gib,

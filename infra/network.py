@@ -206,6 +206,7 @@ def s3_endpoint_policy(partition: str, region: str, bucket: str) -> dict[str, ob
                     "s3:PutObject",
                     "s3:DeleteObject",
                     "s3:ListBucket",
+                    "s3:GetBucketLocation",
                     "s3:AbortMultipartUpload",
                     "s3:ListMultipartUploadParts",
                     "s3:ListBucketMultipartUploads",

@@ -48,6 +48,7 @@ class NodeGroupArgs:
     """What decides a node group; plain but for what other resources give.
 
     Attributes:
+        gpus, gpu_resource: what a node of the group offers, and under which name; shared GPUs count as often as shared.
         release_version: Bottlerocket release as EKS spells it, `1.69.0-` and its build.
         user_data: Bottlerocket TOML, or None for the defaults.
         min_nodes, max_nodes: bounds; between them the autoscaler decides.
@@ -64,6 +65,7 @@ class NodeGroupArgs:
     instance: str
     arch: str
     gpus: int
+    gpu_resource: str
     release_version: pulumi.Input[str]
     user_data: str | None
     volume: DataVolume
@@ -155,8 +157,7 @@ class NodeGroup(pulumi.ComponentResource):
             tags=dict(args.tags),
             opts=pulumi.ResourceOptions(
                 parent=self,
-                # The autoscaler owns the size; nested paths are spelled as the engine spells them.
-                ignore_changes=list(GROUP_SIZES) if args.paused else ["scalingConfig.desiredSize"],
+                ignore_changes=_sizes_of_others(args),
                 custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout, delete="30m"),
             ),
         )
@@ -172,6 +173,17 @@ class NodeGroup(pulumi.ComponentResource):
             },
             opts=pulumi.ResourceOptions(parent=self),
         )
+
+
+def _sizes_of_others(args: NodeGroupArgs) -> list[str]:
+    """Sizes that the program leaves alone; nested paths are spelled as the engine spells them.
+
+    A group with a range is the autoscaler's to size. One of a fixed size is not: EKS refuses a minimum above a desired
+    size that nobody raises.
+    """
+    if args.paused:
+        return list(GROUP_SIZES)
+    return ["scalingConfig.desiredSize"] if args.min_nodes < args.max_nodes else []
 
 
 def _autoscaling_group(resources: Sequence[aws.eks.outputs.NodeGroupResource]) -> str:
@@ -191,7 +203,7 @@ def _autoscaler_tags(args: NodeGroupArgs) -> Mapping[str, str]:
     labels = {f"label/{key}": value for key, value in args.labels.items()}
     taints = {f"taint/{taint.key}": f"{taint.value}:{taint.effect.pod}" for taint in args.taints}
     resources = {
-        "resources/nvidia.com/gpu": str(args.gpus),
+        f"resources/{args.gpu_resource}": str(args.gpus),
         "resources/ephemeral-storage": f"{args.ephemeral_gib}Gi",
     }
     return labels | taints | resources

@@ -24,12 +24,12 @@ from pulumi.runtime import config as runtime_config
 from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockCallArgs, MockEngine, MockMonitor, MockResourceArgs, Mocks, MockSettings
 from pulumi.runtime.proto import resource_pb2
-from pulumi.runtime.settings import configure, reset_options
+from pulumi.runtime.settings import configure, get_project, get_stack, reset_options
 from pulumi.runtime.stack import run_in_stack
 from pulumi.runtime.sync_await import _ensure_event_loop  # pyright: ignore[reportPrivateUsage] - as the SDK's own monitor
 
 from budget.problems import BadInput, Problem
-from infra.offline_cloud import answer, computed
+from infra.offline_cloud import COMPUTED, answer, computed
 from infra.stack_file import PROJECT, STACKS, config_of, path_of, read
 
 PLACEHOLDER_SECRET = "offline-placeholder"  # noqa: S105 - stands for a secret that is never read here
@@ -173,7 +173,13 @@ def _run(
             )
         )
         runtime_config.set_all_config(values, secrets)
-        loop.run_until_complete(run_in_stack(lambda: program(directory)))
+        task = loop.create_task(run_in_stack(lambda: program(directory)))
+        loop.run_until_complete(asyncio.wait([task]))
+        if monitor.refused:
+            # What depends on a refused resource fails too, in the SDK's words; ours say why.
+            task.exception()
+            raise BadInput(monitor.refused)
+        task.result()
     finally:
         worker.close()
         loop.close()
@@ -245,6 +251,7 @@ class _Recorder(MockMonitor):
         self.recorded: list[Recorded] = []
         self.outputs: Mapping[str, Any] = {}
         self.invokes: list[str] = []
+        self.refused: list[Problem] = []
 
     def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> resource_pb2.RegisterResourceResponse:  # noqa: N802 - the protocol's name
         _ensure_event_loop()
@@ -263,15 +270,28 @@ class _Recorder(MockMonitor):
     def Invoke(self, request: resource_pb2.ResourceInvokeRequest) -> resource_pb2.ResourceInvokeResponse:  # noqa: N802 - the protocol's name
         self.invokes.append(request.tok)
         if not request.provider:
-            raise BadInput([Problem(request.tok, "asked without an explicit provider", "Pass opts with one.")])
+            self.refused.append(Problem(request.tok, "asked without an explicit provider", "Pass opts with one."))
+            raise BadInput(self.refused)
         return super().Invoke(request)
 
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        """As the engine: every parent's type but the stack's own is part of it."""
+        parents = parent.split("::")[2] if parent and "::pulumi:pulumi:Stack::" not in parent else ""
+        return "::".join([f"urn:pulumi:{get_stack()}", get_project(), f"{parents}${type_}" if parents else type_, name])
+
     def _refuse(self, request: resource_pb2.RegisterResourceRequest, urn: str) -> None:
-        if any(resource.urn == urn for resource in self.recorded):
-            raise BadInput([Problem(urn, "declared twice", "Give one of the two another name.")])
+        problem: Problem | None = None
         managed = request.type.split(":")[0] in ("aws", "kubernetes")
-        if managed and not request.provider:
-            raise BadInput([Problem(urn, "has no explicit provider", "Pass one in its options.")])
+        if any(resource.urn == urn for resource in self.recorded):
+            problem = Problem(urn, "declared twice", "Give one of the two another name.")
+        elif managed and not request.provider:
+            problem = Problem(urn, "has no explicit provider", "Pass one in its options.")
+        elif managed and request.type not in COMPUTED:
+            fix = "Describe it in infra/offline_cloud.py."
+            problem = Problem(urn, f"{request.type} is not a type this project declares", fix)
+        if problem:
+            self.refused.append(problem)
+            raise BadInput([problem])
 
 
 def _recorded(request: resource_pb2.RegisterResourceRequest, urn: str) -> Recorded:

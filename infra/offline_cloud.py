@@ -85,6 +85,10 @@ COMPUTED: Mapping[str, Callable[[str, Inputs], dict[str, Any]]] = {
     "kubernetes:networking.k8s.io/v1:NetworkPolicy": _nothing,
     "kubernetes:policy/v1:PodDisruptionBudget": _nothing,
     "kubernetes:scheduling.k8s.io/v1:PriorityClass": _nothing,
+    "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole": _nothing,
+    "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding": _nothing,
+    "kubernetes:rbac.authorization.k8s.io/v1:Role": _nothing,
+    "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding": _nothing,
 }
 """Every type the program may declare → what the cloud computes for it."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.settings import Recorder as Settings
 from serving.recorder import ENTRY, RecorderSpec, objects
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,6 +62,19 @@ class Recorder(pulumi.ComponentResource):
             if kind == "Namespace":
                 namespace.append(resource)
         self.register_outputs({})
+
+
+def recorder_spec(asked: Settings, *, labels: Mapping[str, str]) -> RecorderSpec:
+    """The recorder as the settings have it."""
+    return RecorderSpec(
+        image=asked.image,
+        code=code(),
+        keep=asked.keep,
+        otlp_endpoint=asked.otlp_endpoint,
+        cloudwatch=asked.cloudwatch,
+        replicas=asked.replicas,
+        labels=labels,
+    )
 
 
 @cache

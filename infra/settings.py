@@ -216,6 +216,43 @@ class Bucket(Tree):
     )
 
 
+class Recorder(Tree):
+    """`environment.recorder`: keeps the ledger of every start and exports metrics; off unless this key is there."""
+
+    image: Image = setting(
+        "public.ecr.aws/docker/library/python:3.13-slim",
+        what="Image with Python 3.11 or newer; a pin ends in @sha256:….",
+        why="The recorder's code comes from a ConfigMap and needs the standard library alone.",
+    )
+    replicas: int = setting(
+        1,
+        what="Copies. Two write every ledger once.",
+        unit="pods",
+        why="A recorder that is replaced reads on where the last one ended.",
+        ge=1,
+        le=2,
+    )
+    keep: int = setting(
+        1000,
+        what="Ledgers kept in the cluster, each a ConfigMap of about 4 KiB; the oldest go.",
+        unit="ledgers",
+        why="Weeks of starts, and 4 MiB of the cluster's store.",
+        ge=10,
+        le=10_000,
+    )
+    otlp_endpoint: str | None = setting(
+        None,
+        what="OTLP/HTTP endpoint that takes a span of each start, such as http://collector.tracing:4318.",
+        why="Unset: no spans.",
+        pattern=r"^https?://[\w.-]+(:\d+)?(/[\w./-]*)?$",
+    )
+    cloudwatch: bool = setting(
+        default=False,
+        what="Whether each start is printed in CloudWatch's embedded metric format.",
+        why="Only a cluster that ships pod logs to CloudWatch makes metrics of it, and pays for them.",
+    )
+
+
 class EnvironmentCost(Tree):
     """`environment.cost`."""
 
@@ -266,6 +303,11 @@ class Environment(Tree):
         what="How long the cluster's control plane logs are kept.",
         unit="days",
         why="A log group without an end bills for ever.",
+    )
+    recorder: Recorder | None = setting(
+        None,
+        what="The recorder of starts; `recorder: {}` turns it on.",
+        why="Unset: nothing runs that only watches.",
     )
     cost: EnvironmentCost = setting(EnvironmentCost, what="When to stop paying, and how much is too much.")
     tags: dict[str, str] = setting(dict, what="More tags for every resource.")
@@ -366,9 +408,6 @@ class Nodes(Tree):
         default=False,
         what="One node group per zone instead of one over all.",
         why="One group finds capacity in any zone; separate ones let the autoscaler give up on a zone without it.",
-    )
-    min_nodes: int = setting(
-        0, what="GPU nodes that always run.", unit="nodes", why="An idle GPU node is the largest bill.", ge=0, le=1000
     )
     disk: Disk = setting(
         Disk.AUTO,

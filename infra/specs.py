@@ -114,7 +114,7 @@ def model_specs(stack: Stack, model: Model) -> ModelSpecs:
         staged=staged_of(model),
         weights_bytes=facts.weights_bytes,
         pods_per_node=pods_per_node,
-        max_nodes=max(math.ceil(places / pods_per_node), model.nodes.min_nodes),
+        max_nodes=math.ceil(places / pods_per_node),
         ephemeral_gib=instance.nvme_bytes // GIB if on_nvme else volume_gib,
         zone_groups=_zone_groups(stack, model),
         slowest_start_s=slowest_s,

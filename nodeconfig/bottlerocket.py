@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -31,6 +32,8 @@ MIG_GPUS: Mapping[tuple[str, int], str] = {
 }
 """GPU and its memory in GiB as the API reports it → the key Bottlerocket's MIG settings use."""
 
+_STRINGS = re.compile(r"""\"(?:[^"\\\\]|\\\\.)*\"|'[^']*'""")
+"""A TOML string on one line."""
 _TEMPLATES = Environment(
     loader=PackageLoader("nodeconfig"),
     undefined=StrictUndefined,
@@ -105,18 +108,45 @@ def check_mergeable(text: str) -> Mapping[str, Any]:
     """Parses user data back and refuses what EKS's merger is known to lose.
 
     Raises:
-        ValueError: not TOML, a bracketed header with a quoted key, an escaped quote, or an array of mixed types.
+        ValueError: not TOML, a bracketed header with a quoted key, a quote inside a key or a value, or an array of
+            mixed types.
     """
     parsed = tomllib.loads(text)
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.startswith("[") and '"' in line:
-            raise ValueError(f"user data line {number}: EKS loses headers with quoted keys: {line}")
-        if '\\"' in line:
-            raise ValueError(f"user data line {number}: EKS loses values with escaped quotes: {line}")
-    for path, array in _arrays(parsed, "settings"):
-        if len({type(item) for item in array}) > 1:
-            raise ValueError(f"user data {path}: EKS loses arrays of mixed types: {array}")
+    for number, header in _headers(text):
+        if '"' in header or "'" in header:
+            raise ValueError(f"user data line {number}: EKS loses headers with quoted keys: {header}")
+    _check_values(parsed, "user data")
     return parsed
+
+
+def _headers(text: str) -> Iterator[tuple[int, str]]:
+    """Bracketed headers with their line numbers; a line inside an array that spans lines is none."""
+    depth = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        bare = _STRINGS.sub("", line).partition("#")[0]
+        if depth == 0 and bare.lstrip().startswith("["):
+            yield number, line.strip()
+        else:
+            depth += bare.count("[") - bare.count("]")
+
+
+def _check_values(value: object, path: str) -> None:
+    match value:
+        case str() if '"' in value:
+            raise ValueError(f"{path}: EKS loses values with quotes in them: {value}")
+        case dict():
+            for key, item in cast("dict[str, object]", value).items():
+                if '"' in key:
+                    raise ValueError(f"{path}: EKS loses keys with quotes in them: {key}")
+                _check_values(item, f"{path}.{key}")
+        case list():
+            items = cast("list[object]", value)
+            if len({type(item) for item in items}) > 1:
+                raise ValueError(f"{path}: EKS loses arrays of mixed types: {items}")
+            for item in items:
+                _check_values(item, path)
+        case _:
+            pass
 
 
 def reasons(spec: NodeSpec) -> Sequence[Reason]:
@@ -200,13 +230,3 @@ def _refusal(spec: NodeSpec) -> Problem | None:
 
 def _mig_gpu(instance: Instance) -> str:
     return MIG_GPUS.get((instance.gpu, instance.gpu_memory_mib // 1024), "")
-
-
-def _arrays(value: object, path: str) -> Sequence[tuple[str, list[object]]]:
-    match value:
-        case dict():
-            return [row for key, item in value.items() for row in _arrays(item, f"{path}.{key}")]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any TOML
-        case list():
-            return [(path, value)]  # pyright: ignore[reportUnknownVariableType] - any TOML
-        case _:
-            return []

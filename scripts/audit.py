@@ -113,11 +113,9 @@ def audit(
 
 def _inside(thing: Judged, scope: Scope) -> bool:
     owner = thing.found.owner
-    if not isinstance(owner, Ours):
-        return True
     if scope.stack is not None and scope.stack != scope.environment:
-        return owner.stack == scope.stack
-    return scope.environment is None or owner.environment == scope.environment
+        return isinstance(owner, Ours) and owner.stack == scope.stack
+    return scope.environment is None or owner.environment in (None, scope.environment)
 
 
 def environments(directory: Path, states: Mapping[str, State] | None) -> set[str]:

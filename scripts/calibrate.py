@@ -21,6 +21,7 @@ from budget.calibration import (
     engine_factors,
     fitted,
     outcomes,
+    predicted,
 )
 from budget.coefficients import Coefficients, coefficients
 from scripts.scenario import parse
@@ -195,8 +196,9 @@ def _unpacker(cases: Sequence[Case]) -> dict[str, float]:
         )
         for case in cases
     ]
-    # One case cannot tell a rate from a CPU cost: it keeps the cost measured beside it.
-    result = fitted(bare, names if len(cases) > 1 else names[:1], start)
+    # One case cannot tell a rate from a CPU cost: the one that binds is fitted, the other stays as measured beside it.
+    bound_by_cores = "cores" in predicted(bare[0], start).bound_by
+    result = fitted(bare, names if len(cases) > 1 else names[bound_by_cores : 1 + bound_by_cores], start)
     return {"unpack_layer_mb_s": round(result[names[0]], 1), "unpack_cpu_s_per_gb": round(result[names[1]], 2)}
 
 
@@ -275,6 +277,8 @@ def summary(found: Sequence[Outcome]) -> str:
     """Mean errors per group and over all."""
     groups = list(dict.fromkeys(each.case.group for each in found))
     rows = [(group, accuracy([each for each in found if each.case.group == group])) for group in groups]
+    if published := [each for each in found if each.case.group != "lab"]:
+        rows.append(("published (all but lab)", accuracy(published)))
     rows.append(("all", accuracy(found)))
     lines = [
         "| group | cases | mean absolute error | leave-one-out | inside low-high | mean band |",

@@ -19,6 +19,7 @@ VERBS = {
     "new": "Write a model stack file from a plan's chosen instance, revision pinned",
     "pin": "Resolve revision and image digest and write them into the stack file",
     "plan": "What a cold start will take and cost, phase by phase, before anything is bought",
+    "rehearse": "The whole chain on this machine, with the real engine: no AWS, no GPU",
     "regress": "Fail when a phase has become slower than its baseline beyond noise",
     "render": "Everything a stack would create, as files",
     "stage": "One pinned model revision into the weight bucket, verified, all or nothing",

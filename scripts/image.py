@@ -11,13 +11,19 @@ import click
 from rich.console import Console
 
 from budget.problems import bad_input
+from infra.stack_file import STACKS, read
+from scripts.images.building import BuildWish, build
 from scripts.images.index import LayerIndex
 from scripts.images.inspection import explained
 from scripts.images.inspection_view import document, page, show
+from scripts.images.mirror import mirror, mirrored_document
+from scripts.images.mirroring import mirror_jobs, mirrored_lines, write_places
 from scripts.images.places import target_of
 from scripts.images.progress import Meter
 from scripts.images.repack import Wish, repack
 from scripts.images.repack_view import repacked_document, repacked_lines
+from scripts.images.snapshot import Place, aws_clients, bake_of, make_snapshot
+from scripts.images.snapshot_view import bake_document, bake_lines
 from scripts.images.stack_facts import write_facts
 from scripts.images.subject import Subject, subject_of
 from scripts.images.zstd_support import refuse_unsupported_zstd
@@ -131,3 +137,88 @@ def _release(subject: Subject) -> str | None:
     if subject.stack is None or subject.stack.model is None:
         return None
     return subject.stack.model.nodes.bottlerocket_release or subject.stack.environment.bottlerocket_release
+
+
+@command.command("mirror")
+@click.argument("names", metavar="STACK|IMAGE...", nargs=-1, required=True)
+@click.option(
+    "--to", "to", metavar="HOST[/PREFIX]", help="Registry to copy to; a stack's own account and region unless given."
+)
+@click.option(
+    "--architecture", type=click.Choice(["amd64", "arm64"]), default="amd64", show_default=True, help="Of a bare IMAGE."
+)
+@click.option("--write", is_flag=True, help="Write the new place into the model's stack file.")
+@json_option
+def mirror_verb(names: tuple[str, ...], *, to: str | None, architecture: str, write: bool, as_json: bool) -> None:
+    """Copy images by digest into the region: an environment's engines and controllers, a model's engine, any IMAGE."""
+    jobs = mirror_jobs(names, to, architecture)
+    with HttpRegistry() as registry:
+        done = [
+            copied
+            for job in jobs
+            for copied in mirror(job.images, job.destination, registry, prepare=job.prepare, meter=Meter)
+        ]
+    if write:
+        write_places(done)
+    _say(mirrored_document(done), mirrored_lines(done), as_json=as_json)
+
+
+@command.command("build")
+@click.argument("stack_name", metavar="STACK")
+@click.option("--tag", default=None, help="Name of the image; coldstart/STACK unless given.")
+@click.option(
+    "--base", metavar="IMAGE@DIGEST", help="Slim Python base of both stages; resolved and pinned unless given."
+)
+@click.option(
+    "--requirements",
+    type=click.Path(path_type=Path),
+    help="All wheels pinned, with hashes; the engine alone otherwise.",
+)
+@click.option("--wheels", type=click.Path(path_type=Path), help="Folder of wheels, for a build without an index.")
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder that keeps the build context."
+)
+@click.option("--render-only", is_flag=True, help="Write the build context and stop.")
+@click.option(
+    "--builder", type=click.Choice(["docker", "podman", "buildah"]), help="The first that is installed unless given."
+)
+@click.option(
+    "--builder-option", "builder_options", multiple=True, help="Passed on to the builder, such as --isolation=chroot."
+)
+@json_option
+def build_verb(stack_name: str, *, as_json: bool, **asked: Any) -> None:  # noqa: ANN401 - fields of BuildWish, typed by click
+    """Render the slim Dockerfile of STACK's engine, and build it with the builder at hand."""
+    made = build(stack_name, BuildWish(**asked))
+    _say(made, [f"{key:<12}{value}" for key, value in made.items() if value], as_json=as_json)
+
+
+@command.command("snapshot")
+@click.argument("stack_name", metavar="STACK")
+@click.option("--hydrate", metavar="MIB_S|fast-snapshot-restore", help="How first reads become fast; refused without.")
+@click.option(
+    "--usd-per-gib", type=click.FloatRange(min=0), help="Your region's price of that rate, from the EBS price page."
+)
+@click.option("--subnet", help="Where the baking node runs: a subnet with a way to the registry and to SSM.")
+@click.option("--instance-profile", help="Of the baking node: may pull from ECR, and be reached by SSM.")
+@click.option("--yes", is_flag=True, help="Make it; without, only what it would be and cost.")
+@json_option
+def snapshot_verb(
+    stack_name: str,
+    *,
+    hydrate: str | None,
+    usd_per_gib: float | None,
+    subnet: str | None,
+    instance_profile: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Bake STACK's image onto a node data volume, and keep it as a snapshot."""
+    bake = bake_of(read(stack_name, STACKS), hydrate=hydrate, usd_per_gib=usd_per_gib)
+    made: str | None = None
+    if yes:
+        if not subnet or not instance_profile:
+            raise bad_input("--yes", "the node needs --subnet and --instance-profile", "Give both.")
+        clients = aws_clients(bake.stack)
+        place = Place(subnet=subnet, instance_profile=instance_profile)
+        made = make_snapshot(bake, place, clients, lambda line: click.echo(line, err=True))
+    _say(bake_document(bake, made), bake_lines(bake, made), as_json=as_json)

@@ -53,6 +53,7 @@ class Wishes:
     cold: str | None
     yes: bool
     ab: str | None
+    rehearse: bool
     times: int
     source: Path | None
     saved: Path | None
@@ -77,6 +78,8 @@ class Wishes:
             problems.append(Problem(f"--from {more}", "a saved folder is measured as it is", "Leave the others out."))
         if self.cold and not self.trigger:
             problems.append(Problem("--cold", "says how cold a start is made", "Add --trigger."))
+        if self.rehearse and not self.ab:
+            problems.append(Problem("--rehearse", "says where two sides are compared", "Add --ab LEVER."))
         if self.ab and self.ab not in LEVERS:
             problems.append(Problem("--ab", f"no lever {self.ab!r}", f"Known: {', '.join(LEVERS)}."))
         if problems:
@@ -94,6 +97,7 @@ class Wishes:
 )
 @click.option("--yes", is_flag=True, help="Do not ask before a start that costs money.")
 @click.option("--ab", metavar="LEVER", help=f"Compare the same start with a lever off and on: {', '.join(LEVERS)}.")
+@click.option("--rehearse", is_flag=True, help="Compare on this machine, with the real engine (with --ab).")
 @click.option(
     "--times", type=click.IntRange(1, 50), default=3, show_default=True, help="Starts of each side (with --ab)."
 )
@@ -137,7 +141,7 @@ def command(
         return
     wishes = Wishes(**options)
     wishes.check()
-    target = target_of(stack, pod, offline=wishes.source is not None)
+    target = target_of(stack, pod, offline=wishes.source is not None, planned=not wishes.rehearse)
     if wishes.ab:
         _compare(target, wishes, as_json=as_json)
         return
@@ -337,6 +341,39 @@ def _triggered(api: Api, collector: Collector, target: Target, wishes: Wishes) -
 
 def _compare(target: Target, wishes: Wishes, *, as_json: bool) -> None:
     lever = known_lever(wishes.ab or "")
+    found = _rehearsed(target, wishes, lever) if wishes.rehearse else _in_cluster(target, wishes, lever)
+    if as_json:
+        click.echo(json.dumps(comparison.document(lever, found), indent=2))
+    else:
+        screen.show_comparison(lever, comparison.compare(found), Console())
+    if not comparison.compare(found):
+        raise Failure(_nothing([*found["off"], *found["on"]]))
+
+
+def _rehearsed(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Sequence[Ledger]]:
+    """Both sides on this machine: no cluster, no cost."""
+    from scripts.ledger.rehearsed import rehearsal  # noqa: PLC0415 - only --rehearse needs the engine
+
+    if target.stack is None:
+        raise BadInput([Problem("STACK", "a rehearsal is of a model stack", "Name it.")])
+    _say(f"rehearsing {target.stack.name}: one start to fill the caches, then {2 * wishes.times} to compare")
+    done = 0
+    with rehearsal(target.stack, lever) as rehearsed:
+
+        def run(side: Side) -> Ledger:
+            nonlocal done
+            done += 1
+            bundle = rehearsed.run(side, done)
+            ledger = ledger_of(bundle)
+            if wishes.saved:
+                save(bundle, wishes.saved / f"{done:02d}-{side}")
+            _say(f"{done}: {lever} {side}, {seconds(ledger.wall_clock_s)}, unaccounted {ledger.unaccounted_s:.2f} s")
+            return ledger
+
+        return comparison.interleaved(run, wishes.times)
+
+
+def _in_cluster(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Sequence[Ledger]]:
     _agreed(target, wishes, 2 * wishes.times)
     api = _connect(wishes.context)
     collector = Collector(api, _extras(api, target, wishes))
@@ -357,10 +394,4 @@ def _compare(target: Target, wishes: Wishes, *, as_json: bool) -> None:
     def run(side: Side) -> Ledger:
         return _measured(sides.run(side, start), target, wishes)
 
-    found: Mapping[Side, Sequence[Ledger]] = comparison.interleaved(run, wishes.times)
-    if as_json:
-        click.echo(json.dumps(comparison.document(lever, found), indent=2))
-    else:
-        screen.show_comparison(lever, comparison.compare(found), Console())
-    if not comparison.compare(found):
-        raise Failure(_nothing([*found["off"], *found["on"]]))
+    return comparison.interleaved(run, wishes.times)

@@ -100,7 +100,7 @@ def _of_manifest(path: Path) -> ModelFacts:
 
 
 def _of_file(path: Path) -> ModelFacts:
-    """A staged manifest, or a file with `config` (of config.json) and `bytes_by_dtype`, `parameters`, `largest_tensor_bytes`, `files`."""
+    """A staged manifest, or `name`, `config` (of config.json), `bytes_by_dtype` and the other fields of Storage."""
     entry = _json(path)
     if "revision" in entry and "facts" in entry:
         return _of_manifest(path)

@@ -40,7 +40,7 @@ DEFAULT_CONTEXT = 8_192
 @click.option(
     "--image", default=DEFAULT_IMAGE, show_default=True, help="Engine image; `coldstart pin` adds its digest."
 )
-@click.option("--max-replicas", type=click.IntRange(1, 1000), default=2, show_default=True)
+@click.option("--max-replicas", type=click.IntRange(1, 1000), default=2, show_default=True, help="Replicas at most.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(environment: str, *, as_json: bool, **asked: Any) -> None:  # noqa: ANN401 - the options, typed by click

@@ -126,7 +126,8 @@ def pin(name: str, directory: Path, hub: Hub, registry: Registry, *, revision: s
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(stack: str, revision: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
     """Resolve the model revision and the image digest of STACK, and write both into its stack file."""
-    found = pin(stack, STACKS, HuggingFaceHub(), HttpRegistry(), revision=revision)
+    with HttpRegistry() as registry:
+        found = pin(stack, STACKS, HuggingFaceHub(), registry, revision=revision)
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return

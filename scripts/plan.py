@@ -49,7 +49,7 @@ TODAY = "today"
     "--compare", metavar="FILE|STACK|today", help="A second plan beside it; `today` is the same start untuned."
 )
 @click.option(
-    "--purchase", type=click.Choice(["on-demand", "spot", "reservation", "capacity-block"]), default="on-demand"
+    "--purchase", type=click.Choice(["on-demand", "spot", "reservation", "capacity-block"]), default="on-demand" help="How nodes are bought; prices other than on-demand are in no list.",
 )
 @click.option(
     "--usd-per-hour",
@@ -69,6 +69,7 @@ TODAY = "today"
     type=click.Path(path_type=Path),
     help="Refit machine factors from ledgers.",
 )
+@click.option("--check", is_flag=True, help="Exit with 1 when it does not fit or misses the objective.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--svg", "svg_path", type=click.Path(path_type=Path), help="Write a waterfall picture.")
 @click.option(
@@ -95,9 +96,11 @@ def command(names: tuple[str, ...], **asked: Any) -> None:  # noqa: ANN401 - the
         if options.compare is not None:
             answer["compare"] = document(plans[0])
         click.echo(json.dumps(answer, indent=2))
-        return
-    for plan in plans:
-        show(plan, Console(highlight=False))
+    else:
+        for plan in plans:
+            show(plan, Console(highlight=False))
+    if options.check and not (first.fits and first.within_slo is not False):
+        raise click.exceptions.Exit(1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,6 +116,7 @@ class Options:
     image_bytes: float | None
     compare: str | None
     calibrate: tuple[Path, ...]
+    check: bool
     as_json: bool
     svg_path: Path | None
     html_path: Path | None

@@ -10,7 +10,7 @@ from budget.plan import Plan, plan_of
 from budget.price import CostItem
 from budget.problems import bad_input
 from infra.bill import bill
-from infra.forecast import PURCHASES, factors_of, scenario
+from infra.forecast import factors_of, scenario
 from infra.settings import Model
 from infra.specs import model_specs
 from infra.stack_file import Stack, names, read
@@ -35,11 +35,10 @@ def model_plan(stack: Stack, model: Model, *, terms: Terms, slo_s: float | None)
     """The plan of a model stack that is already parsed."""
     specs = model_specs(stack, model)
     case = scenario(model, specs.node)
-    bought = PURCHASES[model.nodes.capacity]
     return plan_of(
         case,
         name=stack.name,
-        terms=replace(terms, purchase=bought),
+        terms=replace(terms, purchase=model.nodes.capacity.value),
         factors=factors_of(stack.environment_name),
         slo_s=slo_s or model.slo.cold_start_s,
         extra_costs=_around(stack),

@@ -45,6 +45,11 @@ def _number(value: object) -> object:
     return value
 
 
+def _whole_layers(value: object) -> object:
+    """Upstream tools write 0 for what null says here: one request per layer."""
+    return None if value == 0 and not isinstance(value, bool) else value
+
+
 def _version(value: object) -> object:
     """`0.33` comes as a number from YAML; versions are compared part by part."""
     if isinstance(value, bool):
@@ -86,7 +91,9 @@ class _Pull(_Tree):
     snapshotter: Literal["soci", "overlayfs"] = "soci"
     downloads: Annotated[Whole, Field(ge=1, le=1024)] = 20
     unpacks: Annotated[Whole, Field(ge=1, le=256)] = 12
-    chunk_bytes: Annotated[Number, Field(ge=2**16, le=1e11)] | None = 16_000_000
+    chunk_bytes: Annotated[Annotated[Number, Field(ge=2**16, le=1e11)] | None, BeforeValidator(_whole_layers)] = (
+        16_000_000
+    )
     decompressor: Literal["igzip", "unpigz", "go", "zstd"] = "igzip"
     discard: bool | None = None
 
@@ -215,9 +222,15 @@ def parse(document: Mapping[str, object]) -> Scenario:
         problems.extend(problems_of(scenario))
         problems.extend(_absurd(scenario))
     if problems:
-        raise BadInput(dict.fromkeys(problems))
+        raise BadInput(_told_once(problems))
     assert scenario is not None  # noqa: S101 - no problem means that it was built
     return scenario
+
+
+def _told_once(problems: Sequence[Problem]) -> list[Problem]:
+    """A wrong value is left out to look at the rest: it is then not missing as well."""
+    wrong = {problem.where for problem in problems if problem.found != "missing"}
+    return [each for each in dict.fromkeys(problems) if each.found != "missing" or each.where not in wrong]
 
 
 def _validated(document: Mapping[str, object], problems: list[Problem]) -> _File | None:

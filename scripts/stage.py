@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import click
 
 from budget.problems import bad_input
@@ -16,7 +15,7 @@ from budget.staged import MODELS, Manifest, StagedModel, parse_reference
 from infra.accounts import bucket_name, partition_of
 from infra.stack_file import STACKS, Stack, names, read
 from infra.weight_access import EVERY_MODEL, stager_policy
-from scripts import stage_in_cluster, stage_screen
+from scripts import stage_screen
 from scripts.failure import Failure
 from scripts.staging import inventory, verify
 from scripts.staging.bucket import Bucket, connect
@@ -45,7 +44,7 @@ class Request:
 
     def open_bucket(self) -> Bucket:
         """The bucket, in the right region."""
-        return connect(boto3.Session(), self.bucket, region=self.region)
+        return connect(self.bucket, region=self.region)
 
 
 def request(
@@ -107,13 +106,16 @@ def stage_here(asked: Request) -> Outcome:
     click.echo(f"{source.identity} → s3://{bucket.name}/{MODELS}/{source.name}/{source.revision}/", err=True)
     if source.requested_revision != source.revision:
         click.echo(f"{source.requested_revision} is commit {source.revision}", err=True)
-    with ExitStack() as stack:
-        return stage(
-            source,
-            bucket,
-            trust_remote_code=origin.trust_remote_code,
-            watch=lambda meter: stack.enter_context(stage_screen.shown(meter, source.name)),
-        )
+    try:
+        with ExitStack() as stack:
+            return stage(
+                source,
+                bucket,
+                trust_remote_code=origin.trust_remote_code,
+                watch=lambda meter: stack.enter_context(stage_screen.shown(meter, source.name)),
+            )
+    except KeyboardInterrupt as interrupt:
+        raise Failure("interrupted. Nothing was published; run it again and it goes on from there") from interrupt
 
 
 def verified(asked: Request, *, quick: bool) -> verify.Verdict:
@@ -297,6 +299,8 @@ def command(**given: Any) -> int:  # noqa: ANN401 - click passes options by name
 
 def _stage(asked: Request, options: Options) -> int:
     if options.in_cluster:
+        from scripts import stage_in_cluster  # noqa: PLC0415 - only this way of staging needs a Kubernetes client
+
         document = stage_in_cluster.run(
             asked.stack, _origin(asked), asked.bucket, context=options.context, hub_secret=options.hub_secret
         )
@@ -349,4 +353,6 @@ def _prune(asked: Request, *, yes: bool, as_json: bool) -> int:
     _say_entries(entries)
     if entries:
         click.echo("removed" if yes else "nothing was removed: say --yes to remove it", err=True)
+    if entries and not yes and asked.reference is None:
+        click.echo("in use is what the stack files name: `pulumi up` a stack whose revision changed first", err=True)
     return 0

@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any, cast
 
 import click
+import httpx2
 from lightkube import ApiError, Client, KubeConfig, codecs
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
@@ -24,7 +25,7 @@ from lightkube.resources.core_v1 import Pod
 from lightkube.types import CascadeType
 from rich.console import Console
 
-from budget.problems import bad_input
+from budget.problems import BadInput, Problem, bad_input
 from infra.stack_file import Stack
 from scripts.failure import Failure
 from scripts.stage_screen import bar
@@ -140,6 +141,8 @@ def told() -> Generator[None]:
         raise Failure(f"the cluster refuses: {error.status.message} ({error.status.code})") from error
     except ConfigError as error:
         raise Failure(f"the kubeconfig cannot be used: {error}. `aws eks update-kubeconfig` writes one") from error
+    except httpx2.HTTPError as error:
+        raise Failure(f"the cluster cannot be reached: {error}. The Job, once started, goes on without us") from error
 
 
 def _client(context: str | None) -> Client:
@@ -229,6 +232,14 @@ class Followed:
         elif line.strip():
             click.echo(f"  pod: {line.rstrip()}", err=True)
 
+    def error(self, job: str) -> Exception:
+        """What to tell a person of a Job that did not stage."""
+        bad = [line.removeprefix("error: ").rstrip() for line in self.trouble if line.startswith("error: ")]
+        if bad:
+            return BadInput(Problem(f"{NAMESPACE}/{job}", line.rstrip("."), "Mend it and start again.") for line in bad)
+        said = self.trouble[-1].rstrip() if self.trouble else "its pod said nothing"
+        return Failure(f"staging in the cluster failed: {said} (Job {NAMESPACE}/{job})")
+
     def _take_document(self, line: str) -> None:
         try:
             document: object = json.loads(line)
@@ -249,13 +260,25 @@ def follow(client: Client, name: str) -> Mapping[str, Any]:
     followed = Followed(as_lines=not on_terminal)
     with bar(followed.latest, name, console=Console(stderr=True)) if on_terminal else nullcontext():
         for pod in _running_pods(client, name):
-            for line in client.log(pod, namespace=NAMESPACE, follow=True, newlines=False):
+            for line in _log(client, pod):
                 followed.take(line)
     job = _job(client, name)
     if followed.document is not None and (job is None or _ended(job) != "Failed"):
         return followed.document
-    said = followed.trouble[-1] if followed.trouble else "its pod said nothing"
-    raise Failure(f"staging in the cluster failed: {said} (Job {NAMESPACE}/{name})")
+    raise followed.error(name)
+
+
+def _log(client: Client, pod: str) -> Iterator[str]:
+    """A pod's log to its end. A connection that is cut meanwhile is opened again; lines then come twice."""
+    while True:
+        try:
+            yield from client.log(pod, namespace=NAMESPACE, follow=True, newlines=False)
+        except httpx2.TransportError:
+            status = client.get(Pod, pod, namespace=NAMESPACE).status
+            if status is None or status.phase != "Running":
+                raise
+        else:
+            return
 
 
 def _running_pods(client: Client, name: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,11 @@ RESERVED_FLAGS: dict[str, str] = {
     "--cudagraph-capture-sizes": "model.engine.concurrency",
     "--max-cudagraph-capture-size": "model.engine.concurrency",
     "--trust-remote-code": "model.weights.trust_remote_code",
+    "--config": "the settings, one by one",
+    "--data-parallel-size": "nothing: a replica is one pod, and KEDA adds pods",
+    "-dp": "nothing: a replica is one pod, and KEDA adds pods",
+    "--pipeline-parallel-size": "nothing: a replica is one node",
+    "-pp": "nothing: a replica is one node",
     "--enable-sleep-mode": "nothing: its endpoints are unauthenticated",
 }
 """Flags that a setting owns → that setting."""
@@ -158,18 +164,25 @@ def refusals(version: tuple[int, int, int], args: Sequence[str], *, where: str =
         shown, oldest = (".".join(map(str, numbers)) for numbers in (version, OLDEST))
         problems.append(Problem(f"{where}.version", f"vLLM {shown} is too old", f"Use {oldest} or newer."))
     for index, arg in enumerate(args):
-        flag = arg.partition("=")[0]
-        if not flag.startswith("-"):
-            problems.append(
-                Problem(
-                    f"{where}.args[{index}]", f"{arg!r} is no flag", "Write a flag and its value as one: --flag=value."
-                )
-            )
-        elif flag in RESERVED_FLAGS:
-            problems.append(
-                Problem(f"{where}.args[{index}]", f"{flag} is set by {RESERVED_FLAGS[flag]}", "Set that instead.")
-            )
+        place = f"{where}.args[{index}]"
+        if not re.fullmatch(r"--?[A-Za-z][\w.-]*(=.*)?", arg, flags=re.DOTALL) or " " in arg.partition("=")[0]:
+            problems.append(Problem(place, f"{arg!r} is no flag", "Write a flag and its value as one: --flag=value."))
+        elif owner := _owner(arg):
+            problems.append(Problem(place, f"{arg.partition('=')[0]} is set by {owner}", "Set that instead."))
     return problems
+
+
+def _owner(arg: str) -> str | None:
+    """The setting that owns a flag, however it is spelled.
+
+    vLLM takes underscores for dashes, members of a JSON option after a dot, the opposite of a flag, and any beginning
+    of a flag that no other shares.
+    """
+    flag = arg.partition("=")[0]
+    if not flag.startswith("--"):
+        return RESERVED_FLAGS.get(flag)
+    plain = "--" + flag[2:].replace("_", "-").partition(".")[0].removeprefix("no-")
+    return next((owner for reserved, owner in RESERVED_FLAGS.items() if reserved.startswith(plain)), None)
 
 
 def _streamer(spec: EngineSpec) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 import yaml
@@ -150,7 +150,8 @@ _TEMPLATES = Environment(
     undefined=StrictUndefined,
     autoescape=False,  # noqa: S701 - renders YAML whose values are dumped as JSON; HTML escaping would corrupt it
 )
-_TEMPLATES.filters["tojson"] = json.dumps
+# YAML reads no surrogate halves, which JSON's escapes are made of beyond U+FFFF.
+_TEMPLATES.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
 _TEMPLATES.filters["tojson_members"] = _members
 
 ORDER = (

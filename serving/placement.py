@@ -7,6 +7,8 @@ from enum import Enum
 
 MODEL_LABEL = "coldstart/model"
 """Node and pod label that holds the model stack's slug."""
+GPU_LABEL = "k8s.amazonaws.com/accelerator"
+"""By it the cluster autoscaler takes a node without GPUs yet for not ready, not for too small (its GPULabel)."""
 COMPONENT_LABEL = "coldstart/component"
 """On every object besides those of the engine itself: what it is there for."""
 

@@ -43,9 +43,15 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Perhaps ours; `why` is the hint."""
+    """Perhaps ours.
+
+    Attributes:
+        why: the hint.
+        environment: the one that the hint points to, if any.
+    """
 
     why: str
+    environment: str | None = None
 
 
 Verdict = Ours | Unknown | None
@@ -102,7 +108,7 @@ class Owners:
             environment = name[len(before) : len(name) - len(after) or None]
             if environment in self.environments:
                 return Ours(environment, None, f"name {pattern.replace('{}', environment)}")
-            hint = Unknown(f"named like ours, but no environment {environment!r} is known")
+            hint = Unknown(f"named like ours, but no environment {environment!r} is known", environment)
         return hint
 
     def first(self, *verdicts: Verdict) -> Verdict:
@@ -117,7 +123,7 @@ class Owners:
         environment = cluster.removeprefix(_PREFIX)
         if environment in self.environments:
             return Ours(environment, None, why)
-        return Unknown(f"{why}, but no environment {environment!r} is known")
+        return Unknown(f"{why}, but no environment {environment!r} is known", environment)
 
 
 def tags_of(pairs: Sequence[Mapping[str, object]] | None) -> dict[str, str]:

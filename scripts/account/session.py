@@ -159,6 +159,23 @@ class Clients:
         return self._make("sts")
 
 
+class Calls:
+    """Counts requests; sits on the session, so that every client of it counts.
+
+    Attributes:
+        count: HTTP requests so far.
+    """
+
+    def __init__(self, session: boto3.Session) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+        session.events.register("before-send", self._sent)
+
+    def _sent(self, **_: object) -> None:
+        with self._lock:
+            self.count += 1
+
+
 class Account:
     """An account that credentials were found for, and proven to be the expected one.
 
@@ -168,11 +185,10 @@ class Account:
         partition: aws, aws-cn or aws-us-gov.
     """
 
-    def __init__(self, session: boto3.Session, *, account: str, arn: str, partition: str) -> None:
+    def __init__(self, session: boto3.Session, calls: Calls, *, account: str, arn: str, partition: str) -> None:
         self.id, self.arn, self.partition = account, arn, partition
-        self._session, self._lock = session, threading.Lock()
+        self._session, self._calls, self._lock = session, calls, threading.Lock()
         self._regions: dict[str, Clients] = {}
-        self._calls = _Calls(session)
 
     @property
     def calls(self) -> int:
@@ -198,19 +214,6 @@ class Account:
         return tuple(sorted(name for region in found if (name := region.get("RegionName"))))
 
 
-class _Calls:
-    """Counts requests; sits on the session, so that every client of it counts."""
-
-    def __init__(self, session: boto3.Session) -> None:
-        self.count = 0
-        self._lock = threading.Lock()
-        session.events.register("before-send", self._sent)
-
-    def _sent(self, **_: object) -> None:
-        with self._lock:
-            self.count += 1
-
-
 def sign_in(*, account: str | None, region: str, session: boto3.Session | None = None) -> Account:
     """Finds credentials and makes sure of account, clock and region before anything else is asked.
 
@@ -225,6 +228,7 @@ def sign_in(*, account: str | None, region: str, session: boto3.Session | None =
     """
     try:
         session = session or boto3.Session()
+        calls = Calls(session)
         partition = partition_of(region)
         _known_region(session, region)
         home = Clients(session, HOME[partition], "", threading.Lock())
@@ -240,7 +244,7 @@ def sign_in(*, account: str | None, region: str, session: boto3.Session | None =
         if problem is None:
             raise Failure(f"signing in: {in_words(error)}") from error
         raise BadInput([problem]) from error
-    return Account(session, account=identity["Account"], arn=identity["Arn"], partition=partition)
+    return Account(session, calls, account=identity["Account"], arn=identity["Arn"], partition=partition)
 
 
 def _known_region(session: boto3.Session, region: str) -> None:

@@ -17,8 +17,9 @@ COUNTS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 GRAIN = 12
 """A unit is at most this fraction of a layer, so that the fullest layer exceeds the mean by a twelfth at most, unless a
 single file is larger."""
-GOOD_ENOUGH = 1.01
-"""The fewest layers within 1 % of the fastest: every layer costs requests and a snapshot."""
+GOOD_ENOUGH = 1.05
+"""The fewest layers within 5 % of the fastest: every layer costs requests, a process and a snapshot that the simulator
+does not count (12 layers against 32 on a real node: 0.2 s)."""
 HEADER_BYTES = 512
 
 

@@ -1,4 +1,4 @@
-"""What an inspection tells a stack file: `model.image_facts`, from which every later plan predicts its pull."""
+"""What is found out about an image and belongs into its stack file: the layers, from which plans predict, its place."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ from infra.stack_file import PROJECT
 from scripts.images.prediction import Sizes
 
 
+def write_image(path: Path, image: str) -> None:
+    """Writes another place of the image into a model's stack file; comments and order stay.
+
+    Raises:
+        BadInput: the file can't be written.
+    """
+    _edit(path, "image", image)
+
+
 def write_facts(path: Path, sizes: Sequence[Sizes]) -> None:
     """Writes the layers of the image into a model's stack file; comments and order stay.
 
@@ -24,13 +33,17 @@ def write_facts(path: Path, sizes: Sequence[Sizes]) -> None:
     Raises:
         BadInput: the file can't be written.
     """
+    layers = [round(each.bytes) for each in sizes]
+    _edit(path, "image_facts", {"compressed_bytes": sum(layers), "layers": layers})
+
+
+def _edit(path: Path, key: str, value: object) -> None:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
     document = cast("dict[str, Any]", yaml.load(path.read_text(encoding="utf-8")))
     model = cast("dict[str, Any]", document["config"][f"{PROJECT}:model"])
-    layers = [round(each.bytes) for each in sizes]
-    model["image_facts"] = {"compressed_bytes": sum(layers), "layers": layers}
+    model[key] = value
     text = io.StringIO()
     yaml.dump(document, text)
     try:

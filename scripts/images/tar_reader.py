@@ -158,8 +158,10 @@ class TarReader:
         records.update(found)
 
     def _records(self, content: bytes) -> dict[str, bytes]:
-        """PAX records: length, key, `=`, value, end of line, each. Pairs of an old
-        sparse map are collected under one key."""
+        """PAX records: length, key, `=`, value, end of line, each.
+
+        Pairs of an old sparse map, whose two keys repeat, are collected under one key.
+        """
         records: dict[str, bytes] = {}
         pairs: list[bytes] = []
         while content:

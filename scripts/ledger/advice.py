@@ -8,7 +8,7 @@ from scripts.ledger.record import Ledger
 
 REMEDIES: Mapping[str, Sequence[tuple[str, str]]] = {
     "node": (
-        ("", "Keep a warm node (model.nodes.min_nodes or warm_pool), or a schedule that is ahead of the demand."),
+        ("", "Keep spare places (model.scaling.spare_replicas), a warm pool, or a schedule ahead of the demand."),
     ),
     "pull": (
         ("soci", "Turn SOCI parallel pull on with its whole tuning: `coldstart render` shows the values meant."),

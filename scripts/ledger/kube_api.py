@@ -121,6 +121,13 @@ class InCluster:
         finally:
             connection.close()
 
+    def close(self) -> None:
+        """Closes the connection that this thread keeps."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
     def _connect(self, timeout_s: float) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._tls)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -12,7 +13,7 @@ from scripts.ledger.record import Ledger, Segment
 from scripts.ledger.times import shown
 from scripts.waterfall import COLOURS, FONT, STYLE, seconds
 
-WIDTH, LEFT, RIGHT = 960, 150, 26
+WIDTH, LEFT, RIGHT = 960, 196, 26
 ROW, BAR, HEAD, FOOT = 52, 20, 64, 56
 UNACCOUNTED = "unaccounted"
 GREY, QUIET, INK, RED = "#9aa5b1", "#55606e", "#1c2530", "#b00020"
@@ -22,7 +23,9 @@ LETTER = 6.0
 
 def svg(ledgers: Sequence[Ledger]) -> str:
     """The picture as a stand-alone SVG document, one panel per start."""
-    step = _step(max([_end(ledger) for ledger in ledgers] or [1.0]))
+    end_s = max([_end(ledger) for ledger in ledgers] or [1.0])
+    step = _step(end_s)
+    ticks = math.ceil(end_s / step - 1e-9)
     panel = HEAD + ROW * (len(PHASES) + 1)
     height = panel * len(ledgers) + FOOT
     parts = [
@@ -33,9 +36,9 @@ def svg(ledgers: Sequence[Ledger]) -> str:
         f"<rect width='{WIDTH}' height='{height}' fill='#ffffff'/>",
     ]
     for index, ledger in enumerate(ledgers):
-        parts += _grid(index * panel + HEAD, (index + 1) * panel, step)
-        parts += _panel(ledger, index * panel, 6 * step)
-    parts += _axis(panel * len(ledgers), step)
+        parts += _grid(index * panel + HEAD, (index + 1) * panel, ticks)
+        parts += _panel(ledger, index * panel, ticks * step)
+    parts += _axis(panel * len(ledgers), step, ticks)
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
 
@@ -146,17 +149,17 @@ def _words(words: str, baseline: float, left: float, *, colour: str) -> str:
     return _text(WIDTH - RIGHT, baseline, shown_words, size=11.5, colour=colour, anchor="end")
 
 
-def _grid(top: float, bottom: float, step: float) -> Iterator[str]:
-    for tick in range(7):
-        at = _x(tick * step, 6 * step)
+def _grid(top: float, bottom: float, ticks: int) -> Iterator[str]:
+    for tick in range(ticks + 1):
+        at = _x(tick, ticks)
         yield f"<line x1='{at:.1f}' x2='{at:.1f}' y1='{top - 8:.1f}' y2='{bottom:.1f}' stroke='#e3e8ed'/>"
 
 
-def _axis(top: float, step: float) -> Iterator[str]:
+def _axis(top: float, step: float, ticks: int) -> Iterator[str]:
     yield f"<line x1='{LEFT}' x2='{WIDTH - RIGHT}' y1='{top:.1f}' y2='{top:.1f}' stroke='{GREY}'/>"
-    for tick in range(7):
-        at = _x(tick * step, 6 * step)
-        anchor = "end" if tick == 6 else "middle"  # noqa: PLR2004 - the last of seven
+    for tick in range(ticks + 1):
+        at = _x(tick, ticks)
+        anchor = "end" if tick == ticks else "middle"
         yield _text(at, top + 18, _tick(tick * step), size=11.5, colour=QUIET, anchor=anchor)
     yield _text(
         16,
@@ -172,7 +175,7 @@ def _tick(at_s: float) -> str:
 
 
 def _step(highest: float) -> float:
-    """A sixth of the axis: 1, 2, 2.5 or 5 times a power of ten, or whole minutes beyond two."""
+    """From tick to tick: about a sixth of the axis, 1, 2, 2.5 or 5 times a power of ten, or half minutes beyond two."""
     least = max(highest, 1e-3) / 6
     if least > 20:  # noqa: PLR2004 - two minutes of axis
         return next(60 * base / 2 for base in (1, 2, 3, 4, 6, 10, 20, 40, 60, 120, 240) if least <= 60 * base / 2)
@@ -198,7 +201,7 @@ def page(ledgers: Sequence[Ledger]) -> str:
     body = "\n".join(_section(ledger) for ledger in ledgers)
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{title}</title><style>{STYLE}.on{{color:#1f8a70}}.off{{color:{RED}}}.unknown{{color:{QUIET}}}</style></head><body>\n"
+        f"<title>{title}</title><style>{STYLE}td:last-child{{overflow-wrap:anywhere}}.on{{color:#1f8a70}}.off{{color:{RED}}}.unknown{{color:{QUIET}}}</style></head><body>\n"
         f"<h1>Cold start measured</h1>\n{svg(ledgers)}\n{body}\n</body></html>\n"
     )
 
@@ -206,7 +209,7 @@ def page(ledgers: Sequence[Ledger]) -> str:
 def _section(ledger: Ledger) -> str:
     lines = [f"<h2>{escape(_title(ledger))}</h2>"]
     if step := next_step(ledger):
-        lines.append(f"<p><b>Next.</b> {escape(step)}</p>")
+        lines.append(f"<p><b>Next.</b> {_code(step)}</p>")
     if ledger.skew:
         skew = ledger.skew
         lines.append(
@@ -240,6 +243,11 @@ def _section(ledger: Ledger) -> str:
             "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in said) + "</ul>",
         ]
     return "\n".join(lines)
+
+
+def _code(words: str) -> str:
+    """Text with its commands set as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:

@@ -47,6 +47,8 @@ from serving.placement import MODEL_LABEL
 
 SETTLE_S = 2.0
 """Events and the launcher's last second arrive within this after Ready."""
+LATE_S = 20.0
+"""A start without any event of its pull waits this long for one: a kubelet that starts many pods sends them late."""
 LAUNCHER_TIMEOUT_S = 3.0
 WORKERS = 4
 ORPHANS = 4000
@@ -63,6 +65,7 @@ class _Start:
     pod: Object
     events: dict[str, Object] = field(default_factory=dict[str, Object])
     due: bool = False
+    over_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +228,7 @@ class Recorder:
         else:
             start.pod = change.object
         if self._is_over(start.pod) and not start.due:
-            start.due = True
+            start.due, start.over_s = True, time.monotonic()
             heapq.heappush(self._due, (time.monotonic() + SETTLE_S, uid))
             self._lock.notify()
 
@@ -256,6 +259,9 @@ class Recorder:
                     continue
                 _, uid = heapq.heappop(self._due)
                 start = self._starts.get(uid)
+                if start is not None and not _complete(start):
+                    heapq.heappush(self._due, (time.monotonic() + SETTLE_S, uid))
+                    continue
             if start is not None:
                 self._finish(uid, start)
 
@@ -345,6 +351,12 @@ class Recorder:
     def _requests(self) -> Mapping[tuple[str, ...], float]:
         asked = getattr(self._api, "requests", {})
         return {(method,): float(count) for method, count in dict(asked).items()}
+
+
+def _complete(start: _Start) -> bool:
+    """Whether the events of a start have come, or are not worth waiting for any longer."""
+    pulled = any(text(event, "reason") == "Pulled" for event in start.events.values())
+    return pulled or time.monotonic() - start.over_s > LATE_S
 
 
 _NOT_READ = (

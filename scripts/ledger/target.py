@@ -50,13 +50,14 @@ class Target:
         return 1800.0 if self.plan is None else max(120.0, 2 * self.plan.budget.total.high_s)
 
 
-def target_of(stack_name: str | None, pod: str | None, *, offline: bool) -> Target:
+def target_of(stack_name: str | None, pod: str | None, *, offline: bool, planned: bool = True) -> Target:
     """What a command line means.
 
     Args:
         stack_name: a model stack.
         pod: name of a pod of that stack, or NAMESPACE/NAME of anybody's.
         offline: a saved folder is measured, which needs neither.
+        planned: whether the budget is wanted.
 
     Raises:
         BadInput: no such stack, an environment, or nothing that says what to measure.
@@ -78,7 +79,7 @@ def target_of(stack_name: str | None, pod: str | None, *, offline: bool) -> Targ
         raise bad_input(
             stack_name, "is an environment: it has no starts", f"Name one of its models: {', '.join(models)}."
         )
-    plan = model_plan(stack, stack.model, terms=Terms(), slo_s=None)
+    plan = model_plan(stack, stack.model, terms=Terms(), slo_s=None) if planned else None
     return Target(namespace=namespace or stack.slug, model=stack.slug, pod=name, stack=stack, plan=plan)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +70,7 @@ class Watcher:
     _versions: dict[str, str] = field(default_factory=dict[str, str])
     _errors_in_a_row: int = 0
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Generator[Change]:
         """Everything that happens, until `stopping`."""
         version = ""
         while not self.stopping.is_set():

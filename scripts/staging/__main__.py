@@ -13,8 +13,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-import boto3
-
 from budget.problems import BadInput
 from scripts.failure import Failure
 from scripts.staging.bucket import connect
@@ -61,7 +59,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 def _stage(options: argparse.Namespace) -> Outcome:
     origin = Origin(source=options.source, name=options.name, trust_remote_code=options.trust_remote_code)
     origin.check()
-    bucket = connect(boto3.Session(), bucket_of(options.to), region=options.region)
+    bucket = connect(bucket_of(options.to), region=options.region)
     source = origin.open()
     with ExitStack() as stack:
         return stage(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
@@ -15,7 +16,6 @@ from scripts.staging import checksum
 from scripts.staging.refusal import is_missing, is_taken, is_unusable, told
 
 if TYPE_CHECKING:
-    import boto3
     from mypy_boto3_s3 import S3Client
 
 SOURCE = "coldstart-source"
@@ -315,17 +315,19 @@ class Bucket:
                     raise
 
 
-def connect(session: boto3.Session, name: str, *, region: str | None) -> Bucket:
+def connect(name: str, *, region: str | None, session: boto3.Session | None = None) -> Bucket:
     """Opens a bucket after looking where it is.
 
     Args:
         name: of the bucket.
-        session: whose credentials are used; an endpoint set in the environment or the profile is honoured.
         region: where the bucket must be; None takes the session's, and without one the bucket's own.
+        session: whose credentials are used; None is the person's own. An endpoint set in the environment or the
+            profile is honoured.
 
     Raises:
         Failure: no such bucket, no access, or it is in another region: the engine's own clients follow no redirect.
     """
+    session = session or boto3.Session()
     wanted = region or session.region_name or ""
     bucket = Bucket(name, _client(session, name, wanted or "us-east-1"))
     found = bucket.region()

@@ -102,7 +102,8 @@ def check_answer(api: EngineApi, known: KnownAnswer | None, timeout_s: float) ->
     }
     reply = api.post("/v1/completions", body, timeout_s)
     answer = Completion.from_reply(reply.document)
-    reason = (insane(answer) or (differs(answer, known) if known else "")) if reply.ok else reply.why()
+    wrong = insane(answer) or (differs(answer, known) if known else "")
+    reason = (f"wrong answer: {wrong}" if wrong else "") if reply.ok else f"no answer: {reply.why()}"
     return AnswerFacts(
         check="known" if known else "sanity",
         right=not reason,

@@ -31,6 +31,7 @@ _PATIENCE_S = 1.0
 _KEYED_ENV = ("VLLM_", "TORCH", "TRITON_", "FLASHINFER_", "CUDA_", "OMP_NUM_THREADS")
 
 _UNKEYED_ENV = frozenset(("VLLM_API_KEY", "VLLM_HOST_IP", "VLLM_PORT", "VLLM_LOGGING_LEVEL", "CUDA_VISIBLE_DEVICES"))
+_UNKEYED_OPTIONS = frozenset(("--port", "--host", "--api-key"))
 """Values of one pod, or secret, or without influence on what is compiled."""
 
 
@@ -44,7 +45,7 @@ def cache_key(cache: CompileCache, argv: Sequence[str], environ: Mapping[str, st
     parts = {
         "format": FORMAT,
         "key": dict(cache.key),
-        "argv": list(argv),
+        "argv": _keyed_arguments(argv),
         "env": keyed,
         "root": str(cache.root),
         "include": list(cache.include),
@@ -52,6 +53,20 @@ def cache_key(cache: CompileCache, argv: Sequence[str], environ: Mapping[str, st
         "cpu": cpu_features(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _keyed_arguments(argv: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    value_follows = False
+    for argument in argv:
+        name, equals, _ = argument.partition("=")
+        if name in _UNKEYED_OPTIONS:
+            value_follows = not equals
+        elif value_follows:
+            value_follows = False
+        else:
+            kept.append(argument)
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,10 +139,15 @@ def _bring(client: S3, job: CacheJob, head: Mapping[str, Any]) -> None:
             raise Damaged("its SHA-256 is not the one recorded")
     unpack(archive, scratch / "new", job.include, job.key, job.max_bytes)
     for name in job.include:
-        if (scratch / "new" / name).is_dir():
-            place_for = Path(job.root) / name
-            place_for.parent.mkdir(parents=True, exist_ok=True)
-            (scratch / "new" / name).rename(place_for)  # replaces an empty directory; one that is used is an error
+        fresh, kept = scratch / "new" / name, Path(job.root) / name
+        if fresh.is_dir() and not has_content(kept):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            fresh.rename(kept)  # an empty directory is replaced
+
+
+def has_content(directory: Path) -> bool:
+    """Whether a directory is there with something in it."""
+    return next(directory.glob("*"), None) is not None
 
 
 def download_archive(client: S3, place: tuple[str, str, str], size: int, archive: Path, max_s: float) -> None:

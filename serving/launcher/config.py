@@ -178,7 +178,7 @@ class CompileCache:
         uri: s3:// prefix of this model's archives.
         key: what distinguishes an archive and can't be seen from inside the pod: image digest, GPU, model URI.
         root: the common parent of what is kept, on node disk.
-        include: directories under `root` that are kept.
+        include: directories under `root` that are kept; the first is the one without which a start compiles.
         max_restore_s: a restore that takes longer is given up: compiling would be faster.
         max_bytes: most bytes of an archive, unpacked.
     """
@@ -205,6 +205,8 @@ class CompileCache:
             obj.wrong("uri", f"must be an s3:// URI, not {read.uri!r}")
         if not read.root.is_absolute():
             obj.wrong("root", f"must be an absolute path, not {str(read.root)!r}")
+        if not read.include:
+            obj.wrong("include", "must hold at least one directory")
         for name in read.include:
             if not is_inside(name):
                 obj.wrong("include", f"holds {name!r}, which is not a path below root")

@@ -42,8 +42,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import http
-import os
-import shutil
 import signal
 import sys
 import threading
@@ -54,22 +52,20 @@ from typing import TYPE_CHECKING
 from serving.launcher.answer import check_answer
 from serving.launcher.children import Children, exit_code_of, kill_group
 from serving.launcher.command import check_engine_argv, engine_arguments, without_secrets
-from serving.launcher.compile_cache import CacheJob, cache_key
-from serving.launcher.config import CompileCache, Config, read_config
+from serving.launcher.config import Config, read_config
 from serving.launcher.console import Console
-from serving.launcher.copies import Lock, flush_copy, is_complete, lock_path, safetensors_bytes
-from serving.launcher.download import FillJob
+from serving.launcher.copies import flush_copy, safetensors_bytes
 from serving.launcher.engine import Engine
 from serving.launcher.engine_api import EngineApi
 from serving.launcher.engine_log import EngineLog
 from serving.launcher.facts import Attempt
-from serving.launcher.fill import fill
+from serving.launcher.fill_command import fill_main
+from serving.launcher.kept_cache import KeptCache
 from serving.launcher.ledger import Ledger, note_engine
 from serving.launcher.machine import check_machine
 from serving.launcher.phases import phase_reached
 from serving.launcher.probes import Probes, ProbeServer
 from serving.launcher.refusal import BadConfig, Refused, explain
-from serving.launcher.s3 import transfer_errors
 from serving.launcher.status import Status
 from serving.launcher.timeline import Timeline, process_age_s
 from serving.launcher.warmup import Warmup
@@ -82,9 +78,8 @@ if TYPE_CHECKING:
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
-_ANSWER_TIMEOUT_S = 30.0
-
-_PUBLISH_TIMEOUT_S = 600.0
+_ANSWER_TIMEOUT_S = 120.0
+"""The first request with log-probabilities compiles their kernel: seconds, more on a node that does other work."""
 
 
 class Launcher:
@@ -97,14 +92,16 @@ class Launcher:
         self._api = EngineApi(config.engine_port, config.served_model_name)
         self._children = Children()
         self._worker = Worker([sys.executable, str(Path(__file__).resolve())], self._children, self._status.stopping)
+        cache = config.compile_cache
+        self._cache = KeptCache(cache, self._ledger.cache, self._worker, console) if cache is not None else None
         self._engine: Engine | None = None
         self._prepared: Prepared | None = None
-        self._damaged_etag = ""
 
     def run(self) -> int:
         """Everything, to the exit code."""
         for signum in _FORWARDED:
             signal.signal(signum, self._on_signal)
+        threading.Thread(target=self._lose_patience, name="patience", daemon=True).start()
         try:
             self._serve_probes()
             check_machine(self._config)
@@ -121,21 +118,20 @@ class Launcher:
             self._console.close()
 
     def _on_signal(self, signum: int, _frame: FrameType | None) -> None:
-        """Forwards; the first request to stop also sets the end of patience. Runs in the main thread."""
+        """Forwards; the first request to stop also takes the pod out of the Service. Runs in the main thread."""
         if signum in {signal.SIGTERM, signal.SIGINT} and not self._status.stopping.is_set():
-            self._status.stopping.set()
             self._status.set("draining", f"{signal.Signals(signum).name}: the engine finishes its requests")
-            patience = threading.Timer(self._config.drain_timeout_s, self._lose_patience)
-            patience.daemon = True
-            patience.start()
+            self._status.stopping.set()
         if self._engine is not None:
             self._engine.send(signum)
 
     def _lose_patience(self) -> None:
+        """In a thread of its own: an engine that does not end in its time after the signal is killed."""
+        self._status.stopping.wait()
+        time.sleep(self._config.drain_timeout_s)
         if self._engine is not None and not self._engine.ended():
-            self._console.say(
-                "killed", reason=f"the engine still ran {self._config.drain_timeout_s:g} s after the signal"
-            )
+            reason = f"the engine still ran {self._config.drain_timeout_s:g} s after the signal"
+            self._console.say("killed", reason=reason)
             kill_group(self._engine.process)
 
     def _serve_probes(self) -> None:
@@ -196,8 +192,8 @@ class Launcher:
             died = self._note_death(engine, prepared.path.kind)
             if self._status.stopping.is_set():
                 break
-            if cached and died.phase == "engine":
-                self._drop_cache()
+            if cached and self._cache is not None and died.phase == "engine":
+                self._cache.drop()
                 cached = False
             elif engine.log.seen("source_failed") or (died.phase == "weights" and prepared.directory is not None):
                 return False
@@ -237,48 +233,10 @@ class Launcher:
         return attempt
 
     def _restore_cache(self, argv: Sequence[str]) -> bool:
-        """Brings the compile cache to this disk; whether there is one now. Whatever goes wrong, the start goes on."""
-        cache, facts = self._config.compile_cache, self._ledger.cache
-        if cache is None:
+        if self._cache is None:
             return False
-        facts.key = cache_key(cache, argv, os.environ)
         self._ledger.enter("engine", "compile cache restore")
-        if any(next((cache.root / name).glob("*"), None) for name in cache.include):
-            facts.restore, facts.reason = "local", "left by an earlier container of this pod"
-            return True
-        began_s = self._timeline.now()
-        job = self._cache_job(cache)
-        try:
-            result = self._worker.run("restore", job, cache.max_restore_s)
-        except Refused as error:
-            result = {"restore": "skipped", "reason": str(error)}
-            shutil.rmtree(job.scratch(), ignore_errors=True)
-        facts.restore, facts.reason = str(result["restore"]), str(result["reason"])
-        facts.restore_s = round(self._timeline.now() - began_s, 3)
-        facts.archive_bytes = int(result.get("archive_bytes") or 0) or None
-        self._damaged_etag = str(result.get("etag") or "")
-        self._console.say("compile-cache", restore=facts.restore, reason=facts.reason, s=facts.restore_s, key=facts.key)
-        return facts.restore == "restored"
-
-    def _cache_job(self, cache: CompileCache) -> CacheJob:
-        return CacheJob(
-            uri=cache.uri,
-            key=self._ledger.cache.key,
-            root=str(cache.root),
-            include=cache.include,
-            max_bytes=cache.max_bytes,
-            max_s=cache.max_restore_s,
-            etag=self._damaged_etag,
-        )
-
-    def _drop_cache(self) -> None:
-        """Removes a compile cache on which the engine died."""
-        cache, facts = self._config.compile_cache, self._ledger.cache
-        for name in cache.include if cache else ():
-            shutil.rmtree((cache.root if cache else Path()) / name, ignore_errors=True)
-        facts.reason = f"the engine died with the cache that was {facts.restore}; tried again without"
-        facts.restore = "skipped"
-        self._console.say("compile-cache", restore=facts.restore, reason=facts.reason)
+        return self._cache.restore(argv, self._timeline.now)
 
     def _warm(self, engine: Engine) -> None:
         """Warm-up, the answer, and then Ready or not."""
@@ -296,7 +254,7 @@ class Launcher:
         if not warmup.requests:
             self._status.set("refused", f"no request of the warm-up succeeded: {'; '.join(warmup.failed[:2])}")
         elif not ledger.answer.right:
-            self._status.set("refused", f"wrong answer: {ledger.answer.reason}")
+            self._status.set("refused", ledger.answer.reason)
         else:
             self._status.set("ready", "warm, and the answer is right")
         self._console.say(self._status.state, ledger=ledger.document(self._status.state, self._status.reason))
@@ -311,15 +269,8 @@ class Launcher:
                 flush_copy(prepared.directory)
             except OSError as error:
                 self._console.say("copy-not-flushed", dir=str(prepared.directory), reason=explain(error))
-        cache, facts = self._config.compile_cache, self._ledger.cache
-        if cache is None or facts.restore == "restored" or (facts.restore == "local" and facts.hit):
-            return
-        try:
-            result = self._worker.run("publish", self._cache_job(cache), _PUBLISH_TIMEOUT_S)
-        except Refused as error:
-            result = {"publish": "failed", "publish_reason": str(error)}
-        facts.publish, facts.publish_reason = str(result["publish"]), str(result["publish_reason"])
-        self._console.say("compile-cache", publish=facts.publish, reason=facts.publish_reason, key=facts.key)
+        if self._cache is not None:
+            self._cache.publish()
 
     def _end(self, engine: Engine) -> int:
         """The engine is gone: its rest is passed on, its code becomes ours."""
@@ -329,39 +280,6 @@ class Launcher:
         last = [] if asked else engine.log.tail()
         self._console.say("engine-ended", exit_code=code, asked_to_stop=asked, last_lines=last)
         return code
-
-
-def fill_main(arguments: Sequence[str]) -> int:
-    """`launch.py --fill`: one copy on a shared file system, made by a Job."""
-    parser = argparse.ArgumentParser(
-        prog="launch.py --fill", description="Fills a shared file system with a staged model."
-    )
-    parser.add_argument("--source", required=True, help="s3://BUCKET/PREFIX/ of the staged revision")
-    parser.add_argument("--dir", required=True, type=Path, help="the copy to make")
-    parser.add_argument("--manifest", help="s3://BUCKET/KEY of the staged manifest: sizes and SHA-256 are verified")
-    parser.add_argument("--connections", type=int, default=32, help="ranged GETs in flight")
-    parser.add_argument("--timeout-s", type=float, default=7200.0, help="for waiting on another fill of the same copy")
-    given = parser.parse_args(arguments)
-    copy: Path = given.dir.resolve()
-    job = FillJob(
-        source=given.source, copy=str(copy), manifest=given.manifest, connections=given.connections, limit_bytes=None
-    )
-    lock = Lock(lock_path(copy))
-    deadline = time.monotonic() + given.timeout_s
-    while not lock.take(shared=False):
-        if time.monotonic() > deadline:
-            raise Refused(f"another process still fills {copy}")
-        time.sleep(0.5)
-    if is_complete(copy, job.source):
-        Console().say("complete", dir=str(copy), source=job.source)
-        return 0
-    try:
-        result = fill(job)
-        flush_copy(copy)
-    except (OSError, *transfer_errors()) as error:
-        raise Refused(explain(error)) from error
-    Console().say("filled", dir=str(copy), source=job.source, **result)
-    return 0
 
 
 def main(arguments: Sequence[str]) -> int:

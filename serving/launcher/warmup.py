@@ -68,6 +68,8 @@ def warmup_steps(plan: WarmupPlan, tokens: Sequence[int], longest: int) -> list[
         if plan.stream:
             body = {**fixed, "prompt": prompt(tokens, min(_PROBE_TOKENS, room), 1), "stream": True}
             steps.append(Step(name="streamed completion", path="/v1/completions", body=body))
+        body = {**fixed, "prompt": prompt(tokens, min(_PROBE_TOKENS, room), 2), "logprobs": 1}
+        steps.append(Step(name="log-probabilities", path="/v1/completions", body=body))
     if plan.chat:
         chat: dict[str, object] = {**fixed, "messages": [{"role": "user", "content": _TEXT[:60]}]}
         steps.append(Step(name="chat", path="/v1/chat/completions", body=chat))

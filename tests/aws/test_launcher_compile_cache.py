@@ -195,7 +195,10 @@ def test_a_damaged_archive_never_breaks_a_start_and_is_replaced(site: Site, dama
 def test_an_archive_larger_than_allowed_is_skipped(site: Site) -> None:
     site.fill()
     with site.pod(site.config(max_bytes=1000)) as pod:
-        assert facts(pod)["restore"] in {"skipped", "miss"}
+        found = facts(pod)
+        assert found["restore"] == "skipped"
+        assert "unpacks to more than 1000 bytes" in found["reason"]
+        assert published(pod)["publish"] == "failed"
 
 
 def test_no_right_to_read_is_a_miss(site: Site) -> None:
@@ -310,6 +313,13 @@ def test_the_key_is_of_everything_that_is_compiled_for() -> None:
     ]
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 64 for key in keys)
+
+
+def test_a_port_and_a_secret_are_not_in_the_key() -> None:
+    same = key_of(("vllm", "m"))
+    assert key_of(("vllm", "m", "--port", "8000")) == same
+    assert key_of(("vllm", "--port=8001", "m", "--api-key", "x")) == same
+    assert key_of(("vllm", "m", "--port", "8000", "--seed", "1")) != same
 
 
 @pytest.mark.parametrize("name", ["VLLM_API_KEY", "VLLM_HOST_IP", "VLLM_PORT", "HOSTNAME", "AWS_SESSION_TOKEN"])

@@ -59,36 +59,36 @@ def make_bucket(region: str) -> None:
 @pytest.mark.parametrize("region", ["us-east-1", WEST])
 def test_a_bucket_where_it_should_be(region: str, source: FolderSource) -> None:
     make_bucket(region)
-    bucket = connect(boto3.Session(), BUCKET, region=region)
+    bucket = connect(BUCKET, region=region)
     assert stage(source, bucket, trust_remote_code=False).state == "staged"
 
 
 @pytest.mark.usefixtures("endpoint")
 def test_without_a_region_the_buckets_own_is_used() -> None:
     make_bucket(WEST)
-    assert connect(boto3.Session(), BUCKET, region=None).client.meta.region_name == WEST
+    assert connect(BUCKET, region=None).client.meta.region_name == WEST
 
 
 @pytest.mark.usefixtures("endpoint")
 def test_a_bucket_in_another_region_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     make_bucket(WEST)
     with pytest.raises(Failure, match=f"is in {WEST}, not in us-west-2. Weights must lie in the region of the cluster"):
-        connect(boto3.Session(), BUCKET, region="us-west-2")
+        connect(BUCKET, region="us-west-2")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with pytest.raises(Failure, match=f"is in {WEST}, not in us-east-1"):
-        connect(boto3.Session(), BUCKET, region=None)
+        connect(BUCKET, region=None)
 
 
 @pytest.mark.usefixtures("endpoint")
 def test_a_bucket_that_does_not_exist() -> None:
     with pytest.raises(Failure, match=r"there is no such bucket: arn:aws:s3:::weights-of-the-tests"):
-        connect(boto3.Session(), BUCKET, region="us-east-1")
+        connect(BUCKET, region="us-east-1")
 
 
 def test_nobody_is_logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
     with pytest.raises(Failure, match="no AWS credentials for arn:aws:s3:::weights"):
-        connect(boto3.Session(), BUCKET, region="us-east-1")
+        connect(BUCKET, region="us-east-1")
 
 
 # ---- IAM -----------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def as_user(endpoint: str, policy: dict[str, object]) -> Bucket:
     session = boto3.Session(
         aws_access_key_id=key["AccessKeyId"], aws_secret_access_key=key["SecretAccessKey"], region_name="us-east-1"
     )
-    return connect(session, BUCKET, region="us-east-1")
+    return connect(BUCKET, region="us-east-1", session=session)
 
 
 def test_the_stagers_policy_is_enough_to_stage(endpoint: str, source: FolderSource) -> None:

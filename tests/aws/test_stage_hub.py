@@ -147,3 +147,18 @@ def test_a_repository_without_safetensors(hub: HubServer, bucket: Bucket) -> Non
     hub.add(NAME, {"config.json": b"{}", "tokenizer.json": b"{}", "pytorch_model.bin": b"x"})
     with pytest.raises(BadInput, match="Convert the checkpoint"):
         staged(hub, bucket)
+
+
+def test_a_file_that_changes_under_its_commit_is_noticed(hub: HubServer, bucket: Bucket) -> None:
+    files = model_files()
+    commit = hub.add(NAME, files)
+    source = open_hub(NAME, "main", endpoint=hub.endpoint)
+    hub.state.repositories[NAME].commits[commit]["config.json"] = Content(data=files["config.json"] + b" ")
+    with pytest.raises(Failure, match=r"the hub serves another config.json than it lists"):
+        stage(source, bucket, trust_remote_code=False)
+
+
+def test_the_hub_is_not_asked_when_it_is_switched_off(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(Failure, match="HF_HUB_OFFLINE is set"):
+        open_hub(NAME, "main", endpoint=hub.endpoint)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from tests.toolchain.control_plane import ControlPlane
-from tests.toolchain.engines import TOOLS
+from tests.toolchain.engines import TOOLS, Server
 from tests.toolchain.nodes import is_ready, node_object
 from tests.toolchain.waiting import wait_until
 
@@ -82,6 +82,7 @@ class StartsPlane(ControlPlane):
         self.kubelet, self.launcher = Answers(), Answers()
         self._kubelet_port = self.launcher_port = 0
         self._http: list[_Server] = []
+        self._commands: dict[str, tuple[Path, tuple[str, ...]]] = {}
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -119,6 +120,15 @@ class StartsPlane(ControlPlane):
         if name == "apiserver":
             more = ("--kubelet-preferred-address-types=InternalIP",)
         super()._server(name, binary, *flags, *more)
+        self._commands[name] = (binary, (*flags, *more))
+
+    def restart(self, name: str) -> None:
+        """Ends one of the servers and starts it again as it was: an API server that is replaced under everybody."""
+        index = next(i for i, server in enumerate(self._servers) if server.name == name)
+        self._servers[index].stop()
+        binary, flags = self._commands[name]
+        self._servers[index] = Server(name, [str(binary), *flags], folder=self.folder)
+        wait_until(self.api.ready, what=f"{name} is ready again", patience_s=90.0)
 
     def _stages(self) -> Path:
         """kwok's own stages for nodes and for the end of pods, ours for the start of a model's pods."""
@@ -198,7 +208,8 @@ def launcher_document(started_at: str, **more: Any) -> dict[str, Any]:
         "started_at": started_at,
         "clock_jump_s": 0.0,
         "segments": [
-            {"phases": [name], "detail": name, "begin_s": bounds[i], "end_s": bounds[i + 1]} for i, name in enumerate(names)
+            {"phases": [name], "detail": name, "begin_s": bounds[i], "end_s": bounds[i + 1]}
+            for i, name in enumerate(names)
         ],
         "budget": {name: {"low_s": 1.0, "expected_s": 5.0, "high_s": 30.0} for name in ("node", "pull", *names)},
         "weights": {"kind": "stream", "weights_bytes": 16 * 10**9, "read_s": 11.0, "distributed_ranks": None},

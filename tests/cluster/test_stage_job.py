@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
+from budget.problems import BadInput
 from infra.settings import Environment, Model
 from infra.stack_file import Stack
 from scripts import stage_in_cluster
@@ -31,7 +32,7 @@ from tests.aws import seaweed
 from tests.aws.hub_server import HubServer
 from tests.aws.made_models import model_files
 from tests.toolchain.control_plane import ControlPlane
-from tests.toolchain.kube_api import KubeApi, Refused
+from tests.toolchain.kube_api import ApiError, KubeApi
 
 BUCKET = "weights-in-cluster"
 
@@ -183,7 +184,7 @@ def test_a_pod_that_is_not_restricted_is_refused_in_that_namespace(plane: Contro
     pod["spec"] = job["spec"]["template"]["spec"]
     plane.api.apply(pod, dry_run=True)
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
-    with pytest.raises(Refused, match="violates PodSecurity"):
+    with pytest.raises(ApiError, match="violates PodSecurity"):
         plane.api.apply(pod, dry_run=True)
 
 
@@ -210,8 +211,15 @@ def test_a_job_that_has_ended_is_started_again(hub: HubServer) -> None:
 
 def test_what_the_pod_could_not_do_is_said_here(hub: HubServer) -> None:
     hub.add("org/broken", {"config.json": b"{}"})
-    with pytest.raises(Failure, match=r"staging in the cluster failed: error: .*(no weights|no tokenizer)"):
+    with pytest.raises(BadInput) as error:
         run("hf:org/broken@main")
+    assert "*.safetensors: no weights" in str(error.value)
+    assert "tokenizer: no tokenizer file" in str(error.value)
+
+
+def test_what_the_world_refused_the_pod_is_said_here() -> None:
+    with pytest.raises(Failure, match="staging in the cluster failed: failed: the hub shows no repository org/nowhere"):
+        run("hf:org/nowhere@main")
 
 
 def test_a_cluster_that_cannot_be_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class LoopbackRegistry:
         self.manifests: dict[tuple[str, str], bytes] = {}
         self.asked: Counter[str] = Counter()
         self.uploads: dict[str, bytes] = {}
+        self.begun = 0
         self.lock = threading.Lock()
         registry = self
 
@@ -167,8 +168,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.owner.blobs[repository, name] = self.owner.blobs[query["from"][0], name]
             self._answer(201)
             return
-        self._answer(202, Location=f"/v2/{repository}/blobs/uploads/{len(self.owner.uploads)}")
-        self.owner.uploads[f"/v2/{repository}/blobs/uploads/{len(self.owner.uploads)}"] = b""
+        with self.owner.lock:
+            self.owner.begun += 1
+            place = f"/v2/{repository}/blobs/uploads/{self.owner.begun}"
+            self.owner.uploads[place] = b""
+        self._answer(202, Location=place)
 
     def do_PATCH(self) -> None:
         path = urlsplit(self.path).path

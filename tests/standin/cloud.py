@@ -12,7 +12,7 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.standin.faults import Refusal
+from tests.standin.faults import ServiceError
 
 GONE = ("NotFound", "NoSuch", "ResourceNotFoundException")
 """Parts of the error codes by which the services say that a thing does not exist."""
@@ -33,7 +33,7 @@ class Cloud:
         """Calls `service.Operation`.
 
         Raises:
-            Refusal: the service refused; the text is its code and message.
+            ServiceError: the service refused; the text is its code and message.
         """
         service, _, name = named.partition(".")
         with self._lock:
@@ -41,13 +41,13 @@ class Cloud:
                 return getattr(self._client(service), xform_name(name))(**parameters)
             except ClientError as error:
                 details = error.response["Error"]
-                raise Refusal(f"{name}: {details['Code']}: {details['Message']}") from error
+                raise ServiceError(f"{name}: {details['Code']}: {details['Message']}") from error
 
     def find(self, named: str, parameters: Mapping[str, Any]) -> dict[str, Any] | None:
         """Like `call`; nothing when the service says that the thing does not exist."""
         try:
             return self.call(named, parameters)
-        except Refusal as refusal:
+        except ServiceError as refusal:
             if any(code in str(refusal) for code in GONE):
                 return None
             raise

@@ -23,10 +23,16 @@ SKIPS = (
 )
 UNDERSTOOD = ("region", "defaultTags", "allowedAccountIds", "forbiddenAccountIds", "profile", "maxRetries", *SKIPS)
 """What the program may set; anything else would be ignored silently here and not there."""
-FROM_ENGINE = ("version", "pluginDownloadURL", "__internal", "__pulumi-go-provider-infer", "__pulumi-go-provider-version")
+FROM_ENGINE = (
+    "version",
+    "pluginDownloadURL",
+    "__internal",
+    "__pulumi-go-provider-infer",
+    "__pulumi-go-provider-version",
+)
 
 
-class Misconfigured(Exception):
+class ConfigurationError(Exception):
     """The configuration leads nowhere."""
 
 
@@ -45,14 +51,16 @@ class Configuration:
         """Reads it; the engine sends everything but text as JSON.
 
         Raises:
-            Misconfigured: no region or no credentials.
+            ConfigurationError: no region or no credentials.
         """
         values = {name: _parsed(value) for name, value in given.items()}
         region = values.get("region") or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
         if not region or is_unknown(region):
-            raise Misconfigured("Invalid provider configuration: missing region")
+            raise ConfigurationError("Invalid provider configuration: missing region")
         if not environment.get("AWS_ACCESS_KEY_ID") and not values.get("profile"):
-            raise Misconfigured("No valid credential sources found. Please see https://www.pulumi.com/registry/packages/aws")
+            raise ConfigurationError(
+                "No valid credential sources found. Please see https://www.pulumi.com/registry/packages/aws"
+            )
         return cls(
             region=region,
             default_tags=(values.get("defaultTags") or {}).get("tags") or {},
@@ -77,16 +85,16 @@ class Configuration:
         """Refuses an account other than the allowed ones.
 
         Raises:
-            Misconfigured: the credentials belong to another account.
+            ConfigurationError: the credentials belong to another account.
         """
         if not self.ask_account:
             if self.allowed_accounts or self.forbidden_accounts:
-                raise Misconfigured("allowedAccountIds can't be checked with skipRequestingAccountId")
+                raise ConfigurationError("allowedAccountIds can't be checked with skipRequestingAccountId")
             return
         account = cloud.account
         refused = account in self.forbidden_accounts or (self.allowed_accounts and account not in self.allowed_accounts)
         if refused:
-            raise Misconfigured(f"AWS account ID not allowed: {account}")
+            raise ConfigurationError(f"AWS account ID not allowed: {account}")
 
 
 def _parsed(value: Any) -> Any:

@@ -46,9 +46,7 @@ def same(kind: Kind, path: str, old: Any, new: Any) -> bool:
     return not any(_compare(kind, old, new, path))
 
 
-def _compare(
-    kind: Kind, old: Any, new: Any, path: str
-) -> Iterator[tuple[str, Literal["add", "delete", "update"]]]:
+def _compare(kind: Kind, old: Any, new: Any, path: str) -> Iterator[tuple[str, Literal["add", "delete", "update"]]]:
     if old is ABSENT and new is ABSENT:
         return
     if is_unknown(new):

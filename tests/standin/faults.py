@@ -24,11 +24,11 @@ RETRIES = 25
 """How often the AWS SDK in the provider tries a throttled call again (`max_retries` of the Terraform provider)."""
 
 
-class Refusal(Exception):
+class ServiceError(Exception):
     """The service said no. The text is the person's only clue, so it reads as the real provider's does."""
 
 
-class NotReady(Refusal):
+class NotReadyError(ServiceError):
     """The resource was created but did not become ready."""
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.standin.faults import Refusal
+from tests.standin.faults import ServiceError
 from tests.standin.resources import World
 from tests.standin.wire import Properties
 
@@ -22,7 +22,7 @@ OLDEST_KEPT_BOTTLEROCKET = "1.40.0"
 KUBERNETES_WITH_BOTTLEROCKET = ("1.33", "1.34", "1.35", "1.36", "1.37")
 
 
-class UnknownFunction(LookupError):
+class UnknownFunctionError(LookupError):
     """A data source that the stand-in does not know."""
 
     def __init__(self, token: str) -> None:
@@ -33,11 +33,11 @@ def invoke(token: str, world: World, arguments: Properties) -> Properties:
     """Answers a data source.
 
     Raises:
-        UnknownFunction: not one of FUNCTIONS.
-        Refusal: the service says no.
+        UnknownFunctionError: not one of FUNCTIONS.
+        ServiceError: the service says no.
     """
     if token not in FUNCTIONS:
-        raise UnknownFunction(token)
+        raise UnknownFunctionError(token)
     return FUNCTIONS[token](world, arguments)
 
 
@@ -51,7 +51,12 @@ def partition(world: World, _arguments: Properties) -> Properties:
     """The partition of the provider's region."""
     name = world.cloud.partition
     suffix = "amazonaws.com.cn" if name == "aws-cn" else "amazonaws.com"
-    return {"id": name, "partition": name, "dnsSuffix": suffix, "reverseDnsPrefix": ".".join(reversed(suffix.split(".")))}
+    return {
+        "id": name,
+        "partition": name,
+        "dnsSuffix": suffix,
+        "reverseDnsPrefix": ".".join(reversed(suffix.split("."))),
+    }
 
 
 def region(world: World, arguments: Properties) -> Properties:
@@ -132,11 +137,19 @@ def parameter(world: World, arguments: Properties) -> Properties:
         or found["kubernetes"] not in KUBERNETES_WITH_BOTTLEROCKET
         or not _numbers(OLDEST_KEPT_BOTTLEROCKET) <= _numbers(release) <= _numbers(NEWEST_BOTTLEROCKET)
     ):
-        raise Refusal(f"reading SSM Parameter ({name}): couldn't find resource")
+        raise ServiceError(f"reading SSM Parameter ({name}): couldn't find resource")
     build = hashlib.sha256(release.encode()).hexdigest()[:8]
     value = f"{release}-{build}" if found["what"] == "image_version" else f"ami-{build * 2}0"
     arn = f"arn:{world.cloud.partition}:ssm:{world.cloud.region}::parameter{name}"
-    return {"id": name, "name": name, "arn": arn, "type": "String", "value": value, "insecureValue": value, "version": 1}
+    return {
+        "id": name,
+        "name": name,
+        "arn": arn,
+        "type": "String",
+        "value": value,
+        "insecureValue": value,
+        "version": 1,
+    }
 
 
 def _filters(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ class Kind:
         return self.autoname.get("property", "")
 
 
-class UnknownType(LookupError):
+class UnknownTypeError(LookupError):
     """A resource type that no table describes."""
 
     def __init__(self, token: str) -> None:
@@ -77,12 +77,12 @@ def kind_of(token: str) -> Kind:
     """The table of a type.
 
     Raises:
-        UnknownType: there is none.
+        UnknownTypeError: there is none.
     """
     try:
         return kinds()[token]
     except KeyError:
-        raise UnknownType(token) from None
+        raise UnknownTypeError(token) from None
 
 
 @cache

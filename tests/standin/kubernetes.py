@@ -8,7 +8,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from tests.standin.faults import Refusal
+from typing_extensions import override
+
+from tests.standin.faults import ServiceError
 from tests.standin.records import Record
 from tests.standin.resources import Resource
 from tests.standin.simulated_nodes import wipe
@@ -30,18 +32,21 @@ WITH_CLUSTER = (
 class Cluster(Resource):
     """An EKS cluster. Its endpoint and its certificate authority are those of the control plane on loopback."""
 
+    @override
     def before_create(self, inputs: Properties) -> None:
         zones = {subnet["AvailabilityZone"] for subnet in self._subnets(inputs)}
         if len(zones) < ZONES_OF_A_CLUSTER:
-            raise Refusal(
+            raise ServiceError(
                 "CreateCluster: InvalidParameterException: Subnets specified must be in at least two different AZs"
             )
 
+    @override
     def creation(self, request: Properties, inputs: Properties) -> Properties:
         for entry in request.get("logging", {}).get("clusterLogging", []):
             entry["enabled"] = True
         return request
 
+    @override
     def after_create(self, record: Record) -> None:
         cloud = self.world.cloud
         record.facts["vpc"] = self._subnets(record.inputs)[0]["VpcId"]
@@ -53,6 +58,7 @@ class Cluster(Resource):
         if record.inputs.get("enabledClusterLogTypes") and not found:
             cloud.call("logs.CreateLogGroup", {"logGroupName": log_group})
 
+    @override
     def more_outputs(self, record: Record, description: Mapping[str, Any]) -> Properties:
         kube, given = self.world.kube, record.inputs
         endpoint = kube.endpoint if kube else description.get("endpoint", "")
@@ -81,10 +87,12 @@ class Cluster(Resource):
             outputs["upgradePolicy"] = {"supportType": "EXTENDED"}
         return outputs
 
+    @override
     def before_delete(self, record: Record) -> None:
         if record.inputs.get("deletionProtection"):
-            raise Refusal("DeleteCluster: InvalidRequestException: Cluster has deletion protection enabled")
+            raise ServiceError("DeleteCluster: InvalidRequestException: Cluster has deletion protection enabled")
 
+    @override
     def after_delete(self, record: Record) -> None:
         if "securityGroup" in record.facts:
             self.world.cloud.find("ec2.DeleteSecurityGroup", {"GroupId": record.facts["securityGroup"]})
@@ -103,14 +111,15 @@ class Cluster(Resource):
 class OfCluster(Resource):
     """Anything that belongs to a cluster, which has to exist."""
 
+    @override
     def before_create(self, inputs: Properties) -> None:
         name = inputs["clusterName"]
         if self.world.records.get(CLUSTER, name) is None:
             operation = self.kind.create.partition(".")[2]
-            raise Refusal(f"{operation}: ResourceNotFoundException: No cluster found for name: {name}.")
+            raise ServiceError(f"{operation}: ResourceNotFoundException: No cluster found for name: {name}.")
         for record in self.world.records.all(self.kind.token):
             if self.collides(record.inputs, inputs):
-                raise Refusal(f"{self.kind.create}: ResourceInUseException: already exists: {record.id}")
+                raise ServiceError(f"{self.kind.create}: ResourceInUseException: already exists: {record.id}")
 
     def collides(self, other: Properties, inputs: Properties) -> bool:
         """Whether another resource of the type takes the place of this one."""
@@ -120,9 +129,11 @@ class OfCluster(Resource):
 class PodIdentityAssociation(OfCluster):
     """One for a service account."""
 
+    @override
     def invented_id(self) -> str:
         return f"a-{secrets.token_hex(8)}"
 
+    @override
     def more_outputs(self, record: Record, description: Mapping[str, Any]) -> Properties:
         return {"disableSessionTags": record.inputs.get("disableSessionTags", False)}
 
@@ -130,6 +141,7 @@ class PodIdentityAssociation(OfCluster):
 class AccessEntry(OfCluster):
     """Names itself after its principal."""
 
+    @override
     def more_outputs(self, record: Record, description: Mapping[str, Any]) -> Properties:
         given = record.inputs
         return {
@@ -141,11 +153,12 @@ class AccessEntry(OfCluster):
 class AccessPolicyAssociation(OfCluster):
     """Needs the access entry of its principal."""
 
+    @override
     def before_create(self, inputs: Properties) -> None:
         super().before_create(inputs)
         entry = f"{inputs['clusterName']}:{inputs['principalArn']}"
         if self.world.records.get("aws:eks/accessEntry:AccessEntry", entry) is None:
-            raise Refusal(
+            raise ServiceError(
                 "AssociateAccessPolicy: ResourceNotFoundException: "
                 f"The specified principalArn could not be found: {inputs['principalArn']}"
             )
@@ -154,6 +167,7 @@ class AccessPolicyAssociation(OfCluster):
 class Addon(OfCluster):
     """At the version that EKS recommends, unless one is asked for."""
 
+    @override
     def more_outputs(self, record: Record, description: Mapping[str, Any]) -> Properties:
         return {
             "addonVersion": record.inputs.get("addonVersion", "v1.0.0-eksbuild.1"),

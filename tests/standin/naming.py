@@ -27,10 +27,8 @@ def with_defaults(kind: Kind, news: Properties, olds: Properties, request: Any) 
     name_property = kind.name_property
     if not name_property or name_property in inputs or f"{name_property}Prefix" in inputs:
         return inputs
-    if name_property in olds.get(GENERATED, []):
-        name = olds[name_property]
-    else:
-        name = _proposed(kind, request)
+    kept = name_property in olds.get(GENERATED, [])
+    name = olds[name_property] if kept else _proposed(kind, request)
     return inputs | {name_property: name, GENERATED: [name_property]}
 
 

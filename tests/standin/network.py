@@ -7,6 +7,8 @@ import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from tests.standin.differences import Change
 from tests.standin.records import Record
 from tests.standin.resources import TAG_PROPERTIES, Resource
@@ -25,6 +27,7 @@ ALL_PROTOCOLS = "-1"
 class InternetGateway(Resource):
     """Has to leave its VPC before it can go."""
 
+    @override
     def before_delete(self, record: Record) -> None:
         if "vpcId" in record.inputs:
             detach = {"InternetGatewayId": record.id, "VpcId": record.inputs["vpcId"]}
@@ -34,12 +37,14 @@ class InternetGateway(Resource):
 class Route(Resource):
     """Lives in the description of its table."""
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         table = self.world.cloud.find("ec2.DescribeRouteTables", {"RouteTableIds": [record.inputs["routeTableId"]]})
         routes = table["RouteTables"][0]["Routes"] if table else []
         wanted = record.inputs["destinationCidrBlock"]
         return next((route for route in routes if route.get("DestinationCidrBlock") == wanted), None)
 
+    @override
     def change(self, record: Record, inputs: Properties, top: str) -> bool:
         if top not in ("gatewayId", "natGatewayId"):
             return False
@@ -51,6 +56,7 @@ class Route(Resource):
 class RouteTableAssociation(Resource):
     """Lives in the description of its table too."""
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         table = self.world.cloud.find("ec2.DescribeRouteTables", {"RouteTableIds": [record.inputs["routeTableId"]]})
         associations = table["RouteTables"][0]["Associations"] if table else []
@@ -60,6 +66,7 @@ class RouteTableAssociation(Resource):
 class NatGateway(Resource):
     """A deleted one stays visible for an hour."""
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         found = super().describe(record)
         return None if not found or found["State"] == "deleted" else found
@@ -74,6 +81,7 @@ class VpcEndpoint(Resource):
         "securityGroupIds": "SecurityGroupIds",
     }
 
+    @override
     def rules(self, inputs: Properties) -> Iterator[Problem]:
         kind = inputs.get("vpcEndpointType", "Gateway")
         if kind == "Gateway" and {"subnetIds", "securityGroupIds"} & set(inputs):
@@ -81,12 +89,14 @@ class VpcEndpoint(Resource):
         if kind == "Interface" and "routeTableIds" in inputs:
             yield Problem("vpcEndpointType", "is Interface, which takes subnetIds and no route tables")
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         found = super().describe(record)
         if not found or found["State"] == "deleted":
             return None
         return found | {"SecurityGroupIds": [group["GroupId"] for group in found.get("Groups", [])]}
 
+    @override
     def change(self, record: Record, inputs: Properties, top: str) -> bool:
         request: Properties = {"VpcEndpointId": record.id}
         if top == "policy":
@@ -101,6 +111,7 @@ class VpcEndpoint(Resource):
         self.world.cloud.call("ec2.ModifyVpcEndpoint", request)
         return True
 
+    @override
     def more_outputs(self, record: Record, description: Mapping[str, Any]) -> Properties:
         dns = [
             {"dnsName": entry.get("DnsName", ""), "hostedZoneId": entry.get("HostedZoneId", "")}
@@ -112,12 +123,14 @@ class VpcEndpoint(Resource):
 class SecurityGroup(Resource):
     """The provider takes away the rule that lets everything out, which EC2 puts into a new group."""
 
+    @override
     def after_create(self, record: Record) -> None:
         found = self.describe(record) or {}
         if found.get("IpPermissionsEgress"):
             revoke = {"GroupId": record.id, "IpPermissions": found["IpPermissionsEgress"]}
             self.world.cloud.call("ec2.RevokeSecurityGroupEgress", revoke)
 
+    @override
     def creation(self, request: Properties, inputs: Properties) -> Properties:
         return {"Description": self.kind.defaults["description"], **request}
 
@@ -125,12 +138,16 @@ class SecurityGroup(Resource):
 class SecurityGroupRule(Resource):
     """One protocol, one range of ports, one source."""
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         """Rules have ids of their own; the shape of their description is unlike their request's."""
         wanted = {"Filters": [{"Name": "group-id", "Values": [record.inputs["securityGroupId"]]}]}
         rules = self.world.cloud.call("ec2.DescribeSecurityGroupRules", wanted)["SecurityGroupRules"]
-        return next(({"Tags": rule.get("Tags", [])} for rule in rules if rule["SecurityGroupRuleId"] == record.id), None)
+        return next(
+            ({"Tags": rule.get("Tags", [])} for rule in rules if rule["SecurityGroupRuleId"] == record.id), None
+        )
 
+    @override
     def rules(self, inputs: Properties) -> Iterator[Problem]:
         sources = [name for name in RULE_SOURCES if name in inputs]
         if len(sources) != 1:
@@ -142,6 +159,7 @@ class SecurityGroupRule(Resource):
         if inputs.get("ipProtocol") in ("tcp", "udp") and len(ports) != 2:
             yield Problem("fromPort", "and toPort are both required for tcp and udp")
 
+    @override
     def creation(self, request: Properties, inputs: Properties) -> Properties:
         if "description" in inputs:
             source = next(name for name in RULE_SOURCES if name in inputs)
@@ -154,6 +172,7 @@ class LaunchTemplate(Resource):
 
     VERSION_ONLY = ("defaultVersion", "updateDefaultVersion")
 
+    @override
     def rules(self, inputs: Properties) -> Iterator[Problem]:
         data = inputs.get("userData")
         if isinstance(data, str) and not is_unknown(data):
@@ -162,6 +181,7 @@ class LaunchTemplate(Resource):
             except binascii.Error:
                 yield Problem("userData", "is not base64")
 
+    @override
     def update(self, record: Record, inputs: Properties, changes: Sequence[Change]) -> Record:
         tops = {change.top for change in changes}
         if tops - set(TAG_PROPERTIES) - set(self.VERSION_ONLY):
@@ -176,6 +196,7 @@ class LaunchTemplate(Resource):
                 self.world.cloud.call("ec2.ModifyLaunchTemplate", default)
         return super().update(record, inputs, [change for change in changes if change.top in TAG_PROPERTIES])
 
+    @override
     def more_outputs(self, record: Record, description: Mapping[str, Any]) -> Properties:
         template = self._template(record.id)
         return {
@@ -183,6 +204,7 @@ class LaunchTemplate(Resource):
             "defaultVersion": record.inputs.get("defaultVersion", template["DefaultVersionNumber"]),
         }
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         latest = super().describe(record)
         if latest is None:
@@ -194,6 +216,7 @@ class LaunchTemplate(Resource):
             latest["LaunchTemplateData"] = data | {"TagSpecifications": launched}
         return latest | {"Tags": self._template(record.id).get("Tags", [])}
 
+    @override
     def outputs_before_change(self, old: Properties, inputs: Properties, changes: Sequence[Change]) -> Properties:
         outputs = super().outputs_before_change(old, inputs, changes)
         if outputs.get("defaultVersion") == UNKNOWN and not inputs.get("updateDefaultVersion"):

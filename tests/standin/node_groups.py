@@ -7,7 +7,9 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.standin.faults import Refusal
+from typing_extensions import override
+
+from tests.standin.faults import ServiceError
 from tests.standin.kubernetes import CLUSTER, NEWEST_KUBERNETES, OfCluster
 from tests.standin.records import Record
 from tests.standin.simulated_nodes import GroupOfNodes, sync_nodes
@@ -24,6 +26,7 @@ FAILED = "CREATE_FAILED"
 class NodeGroup(OfCluster):
     """A managed node group."""
 
+    @override
     def rules(self, inputs: Properties) -> Iterator[Problem]:
         yield from _size_rules(inputs.get("scalingConfig"))
         if "launchTemplate" in inputs:
@@ -36,15 +39,18 @@ class NodeGroup(OfCluster):
         if str(inputs.get("amiType", "")).startswith("BOTTLEROCKET"):
             yield from _bottlerocket_rules(inputs.get("warmPoolConfig"))
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
-        """moto can't change the tags of a node group: the record knows better."""
+        """The record knows the tags better: moto can't change those of a node group."""
         found = super().describe(record)
         return found and {name: value for name, value in found.items() if name != "tags"}
 
+    @override
     def collides(self, other: Properties, inputs: Properties) -> bool:
         """Whether the name is taken."""
         return all(other.get(name) == inputs.get(name) for name in ("clusterName", "nodeGroupName"))
 
+    @override
     def before_create(self, inputs: Properties) -> None:
         """What EKS looks at before it accepts the request."""
         super().before_create(inputs)
@@ -61,6 +67,7 @@ class NodeGroup(OfCluster):
             _check_toml(template["UserData"])
         self._instance(inputs)
 
+    @override
     def after_create(self, record: Record) -> None:
         """EKS makes an Auto Scaling group with a launch template of its own."""
         groups = dig(self.describe(record) or {}, "resources.autoScalingGroups") or []
@@ -94,6 +101,7 @@ class NodeGroup(OfCluster):
         self._keep_warm_pool(record)
         self.join(record)
 
+    @override
     def change(self, record: Record, inputs: Properties, top: str) -> bool:
         """Labels and taints change by additions and removals."""
         if top == "labels":
@@ -110,6 +118,7 @@ class NodeGroup(OfCluster):
         )
         return True
 
+    @override
     def after_change(self, record: Record) -> None:
         """The Auto Scaling group follows."""
         if record.facts.get("status") == FAILED:
@@ -119,6 +128,7 @@ class NodeGroup(OfCluster):
         self._keep_warm_pool(record)
         self.join(record)
 
+    @override
     def after_delete(self, record: Record) -> None:
         """The Auto Scaling group goes with its instances, the nodes go with them."""
         name, cloud = record.facts["autoscalingGroup"], self.world.cloud
@@ -126,6 +136,7 @@ class NodeGroup(OfCluster):
         cloud.find("ec2.DeleteLaunchTemplate", {"LaunchTemplateName": name})
         self.join(record)
 
+    @override
     def more_outputs(self, record: Record, description: Mapping[str, Any]) -> Properties:
         """What EKS chose where nothing was asked for."""
         given = record.inputs
@@ -244,5 +255,5 @@ def _check_toml(user_data: str) -> None:
         raise _invalid(f"User data was not in the TOML format for Bottlerocket: {error}") from error
 
 
-def _invalid(text: str) -> Refusal:
-    return Refusal(f"CreateNodegroup: InvalidParameterException: {text}")
+def _invalid(text: str) -> ServiceError:
+    return ServiceError(f"CreateNodegroup: InvalidParameterException: {text}")

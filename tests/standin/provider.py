@@ -15,14 +15,15 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf import any_pb2, empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
+from typing_extensions import override
 
 from tests.standin import sdk
 from tests.standin.cloud import Cloud
-from tests.standin.configuration import Configuration, Misconfigured
+from tests.standin.configuration import Configuration, ConfigurationError
 from tests.standin.differences import Change, differences
-from tests.standin.faults import RETRIES, Faults, NotReady, Refusal
-from tests.standin.invokes import UnknownFunction, invoke
-from tests.standin.kinds import UnknownType
+from tests.standin.faults import RETRIES, Faults, NotReadyError, ServiceError
+from tests.standin.invokes import UnknownFunctionError, invoke
+from tests.standin.kinds import UnknownTypeError
 from tests.standin.naming import GENERATED, with_defaults
 from tests.standin.records import Journal, Record, Records
 from tests.standin.resources import Resource, World
@@ -56,24 +57,29 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     # The protocol, in the order in which the engine speaks it
 
-    def Attach(self, request: Any, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: D102
+    @override
+    def Attach(self, request: Any, context: grpc.ServicerContext) -> empty_pb2.Empty:
         return empty_pb2.Empty()
 
-    def GetPluginInfo(self, request: Any, context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:  # noqa: D102
+    @override
+    def GetPluginInfo(self, request: Any, context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:
         return plugin_pb2.PluginInfo(version=sdk.VERSION)
 
-    def CheckConfig(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:  # noqa: D102
+    @override
+    def CheckConfig(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
         failures = Configuration.problems(from_struct(request.news))
         return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(failures))
 
-    def DiffConfig(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:  # noqa: D102
+    @override
+    def DiffConfig(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
         old, new = from_struct(request.old_inputs), from_struct(request.news)
         changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
         # Another region is another world: everything in it is replaced, as with the real provider.
         replaces = [name for name in changed if name == "region"]
         return _diff([Change(name, "update", name in replaces) for name in changed])
 
-    def Configure(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.ConfigureResponse:  # noqa: D102
+    @override
+    def Configure(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.ConfigureResponse:
         with _told(context):
             given = from_struct(request.args)
             configuration = Configuration.of(given, self._environment)
@@ -84,7 +90,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
         return provider_pb2.ConfigureResponse(supportsPreview=True, supports_autonaming_configuration=True)
 
-    def Invoke(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:  # noqa: D102
+    @override
+    def Invoke(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
         with _told(context):
             arguments = from_struct(request.args)
             answer = self._doing(
@@ -92,7 +99,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
             return provider_pb2.InvokeResponse(**{"return": to_struct(answer)})
 
-    def Check(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:  # noqa: D102
+    @override
+    def Check(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
         with _told(context):
             resource = self._resource(request.urn)
             news = from_struct(request.news)
@@ -106,14 +114,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             failures = _failures(resource.problems(inputs))
             return provider_pb2.CheckResponse(inputs=to_struct(inputs), failures=failures)
 
-    def Diff(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:  # noqa: D102
+    @override
+    def Diff(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
         with _told(context):
             resource = self._resource(request.urn)
             old, new = from_struct(request.old_inputs), from_struct(request.news)
             changes = _changes(resource, old, new, from_struct(request.olds))
             return _diff(changes, delete_first=_occupies_name(resource, old, new))
 
-    def Create(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:  # noqa: D102
+    @override
+    def Create(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         with _told(context):
             resource, inputs = self._resource(request.urn), from_struct(request.properties)
             if request.preview:
@@ -125,7 +135,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
             return provider_pb2.CreateResponse(id=record.id, properties=to_struct(resource.outputs(record)))
 
-    def Read(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:  # noqa: D102
+    @override
+    def Read(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
         with _told(context):
             resource, name = self._resource(request.urn), _name(request.urn)
             inputs = from_struct(request.inputs)
@@ -138,7 +149,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 id=record.id, properties=to_struct(resource.outputs(record)), inputs=to_struct(record.inputs)
             )
 
-    def Update(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:  # noqa: D102
+    @override
+    def Update(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
         with _told(context):
             resource, name = self._resource(request.urn), _name(request.urn)
             old, new, olds = (from_struct(each) for each in (request.old_inputs, request.news, request.olds))
@@ -153,14 +165,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
             return provider_pb2.UpdateResponse(properties=to_struct(resource.outputs(record)))
 
-    def Delete(self, request: Any, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: D102
+    @override
+    def Delete(self, request: Any, context: grpc.ServicerContext) -> empty_pb2.Empty:
         with _told(context):
             resource, name = self._resource(request.urn), _name(request.urn)
             record = self._known(resource, name, request.id, from_struct(request.old_inputs))
             self._doing("delete", resource.kind.token, name, lambda: resource.delete(record))
             return empty_pb2.Empty()
 
-    def Cancel(self, request: Any, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: D102
+    @override
+    def Cancel(self, request: Any, context: grpc.ServicerContext) -> empty_pb2.Empty:
         return empty_pb2.Empty()
 
     # The world
@@ -169,7 +183,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def world(self) -> World:
         """The world of the configured account and region."""
         if self._world is None:
-            raise Refusal("the provider is not configured yet: its configuration holds unknown values")
+            raise ServiceError("the provider is not configured yet: its configuration holds unknown values")
         return self._world
 
     def _resource(self, urn: str) -> Resource:
@@ -208,9 +222,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         while fault := self._faults.strike(operation, token, name):
             if fault.kind == "half":
                 with self._lock:
-                    raise _HalfDone(act(), fault.error)
+                    raise _HalfDoneError(act(), fault.error)
             if fault.kind != "throttling" or throttled == RETRIES:
-                raise Refusal(fault.error)
+                raise ServiceError(fault.error)
             throttled += 1
             self._journal.write(operation=operation, type=token, name=name, event="throttled", error=fault.error)
             time.sleep(THROTTLE_PAUSE_S)
@@ -218,7 +232,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             return act()
 
 
-class _HalfDone(NotReady):
+class _HalfDoneError(NotReadyError):
     """Carries the record of the resource that exists but isn't ready."""
 
     def __init__(self, record: Any, text: str) -> None:
@@ -231,15 +245,15 @@ def _told(context: grpc.ServicerContext) -> Iterator[None]:
     """Turns what went wrong into the engine's kind of error: a message, and never a silent success."""
     try:
         yield
-    except _HalfDone as error:
+    except _HalfDoneError as error:
         _abort_half_done(context, error)
-    except (Refusal, UnknownType, UnknownFunction, Misconfigured) as error:
+    except (ServiceError, UnknownTypeError, UnknownFunctionError, ConfigurationError) as error:
         context.abort(grpc.StatusCode.UNKNOWN, str(error))
     except Exception:  # noqa: BLE001 - a mistake of the stand-in itself: the test must see where
         context.abort(grpc.StatusCode.INTERNAL, f"the stand-in itself failed:\n{traceback.format_exc()}")
 
 
-def _abort_half_done(context: grpc.ServicerContext, error: _HalfDone) -> None:
+def _abort_half_done(context: grpc.ServicerContext, error: _HalfDoneError) -> None:
     """The engine keeps such a resource in its state, marked as not initialised."""
     details = provider_pb2.ErrorResourceInitFailed(
         id=error.record.id, properties=to_struct(error.record.inputs), reasons=[str(error)]
@@ -298,4 +312,3 @@ def _failures(problems: list[Problem]) -> list[provider_pb2.CheckFailure]:
 
 def _name(urn: str) -> str:
     return urn.rpartition("::")[2]
-

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.standin.cloud import Cloud
 from tests.standin.differences import GENERATED, Change
-from tests.standin.faults import Refusal
+from tests.standin.faults import ServiceError
 from tests.standin.kinds import Kind
 from tests.standin.observation import observed_inputs, observed_tags, refreshed_inputs
 from tests.standin.records import Record, Records
@@ -56,7 +56,7 @@ class Resource:
         return iter(())
 
     def before_create(self, inputs: Properties) -> None:
-        """Raises Refusal if the world isn't ready for it."""
+        """Raises ServiceError if the world isn't ready for it."""
 
     def creation(self, request: Properties, inputs: Properties) -> Properties:  # noqa: ARG002 - for subclasses
         """The request that creates it, completed."""
@@ -84,7 +84,7 @@ class Resource:
         """What the service does by itself after a change."""
 
     def before_delete(self, record: Record) -> None:
-        """What the provider does first, or a Refusal."""
+        """What the provider does first, or a ServiceError."""
 
     def after_delete(self, record: Record) -> None:
         """What the service does by itself."""
@@ -140,7 +140,7 @@ class Resource:
         """Import: the inputs of something that exists already, by its id alone.
 
         Raises:
-            Refusal: the id of this type does not say where to look.
+            ServiceError: the id of this type does not say where to look.
         """
         inputs = self.inputs_from_id(resource_id)
         record = Record(token=self.kind.token, id=resource_id, name=name, inputs=inputs)
@@ -162,14 +162,14 @@ class Resource:
         if whole:
             return {whole[1]: resource_id}
         if self.kind.id_format:
-            raise Refusal(f"the stand-in can't import a {self.kind.token} by its id")
+            raise ServiceError(f"the stand-in can't import a {self.kind.token} by its id")
         return {}
 
     def update(self, record: Record, inputs: Properties, changes: Sequence[Change]) -> Record:
         """Changes it in place.
 
         Raises:
-            Refusal: a property can't be changed, or the service says no.
+            ServiceError: a property can't be changed, or the service says no.
         """
         tops = list(dict.fromkeys(change.top for change in changes))
         if self.kind.put and any(top not in TAG_PROPERTIES for top in tops):
@@ -181,7 +181,7 @@ class Resource:
             if self._change_by_table(record, inputs, top):
                 continue
             if top not in (*self.kind.recorded, *self.kind.own) and not self.kind.disk:
-                raise Refusal(f"the stand-in has no way to change {top} of {self.kind.token} in place")
+                raise ServiceError(f"the stand-in has no way to change {top} of {self.kind.token} in place")
         if any(top in TAG_PROPERTIES for top in tops) and not self.kind.disk:
             self._change_tags(record, inputs)
         record.inputs = inputs
@@ -300,9 +300,7 @@ class Resource:
     def _own_tags(self, tags: Mapping[str, str]) -> Properties:
         defaults = self.world.default_tags
         own = {
-            name: value
-            for name, value in tags.items()
-            if defaults.get(name) != value and not name.startswith("aws:")
+            name: value for name, value in tags.items() if defaults.get(name) != value and not name.startswith("aws:")
         }
         return {"tags": own} if own else {}
 
@@ -350,13 +348,13 @@ class Resource:
                 if gone:
                     cloud.call("logs.UntagResource", {"resourceArn": arn, "tagKeys": gone})
             case _:
-                raise Refusal(f"the stand-in has no way to change tags of {self.kind.token}")
+                raise ServiceError(f"the stand-in has no way to change tags of {self.kind.token}")
 
     def _refuse_if_used(self, record: Record) -> None:
         for token, name in self.kind.used_by:
             for other in self.world.records.all(token):
                 if record.id in _texts(other.inputs.get(name)):
-                    raise Refusal(self.format(self.kind.in_use, record) + f" ({token} {other.name} needs it)")
+                    raise ServiceError(self.format(self.kind.in_use, record) + f" ({token} {other.name} needs it)")
 
 
 def _calls(named: str, request: Properties) -> list[Properties]:

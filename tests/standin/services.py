@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from tests.standin import kubernetes, network, node_groups, storage
 from tests.standin.kinds import kind_of
 from tests.standin.records import Record
@@ -12,18 +14,44 @@ from tests.standin.resources import Resource, World
 from tests.standin.translation import Problem, translate
 from tests.standin.wire import Properties, is_unknown
 
-RETENTION_DAYS = (0, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)  # noqa: E501 - the list of CloudWatch Logs
+RETENTION_DAYS = (
+    0,
+    1,
+    3,
+    5,
+    7,
+    14,
+    30,
+    60,
+    90,
+    120,
+    150,
+    180,
+    365,
+    400,
+    545,
+    731,
+    1096,
+    1827,
+    2192,
+    2557,
+    2922,
+    3288,
+    3653,
+)
 
 
 class LogGroup(Resource):
     """Its retention is one of a list."""
 
+    @override
     def rules(self, inputs: Properties) -> Iterator[Problem]:
         days = inputs.get("retentionInDays")
         if days is not None and not is_unknown(days) and days not in RETENTION_DAYS:
             allowed = ", ".join(str(each) for each in RETENTION_DAYS)
             yield Problem("retentionInDays", f"is {days}; one of {allowed} is expected")
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         found = self.world.cloud.call("logs.DescribeLogGroups", {"logGroupNamePrefix": record.id})["logGroups"]
         return next((group for group in found if group["logGroupName"] == record.id), None)
@@ -32,10 +60,12 @@ class LogGroup(Resource):
 class ScalingTag(Resource):
     """A tag of an Auto Scaling group."""
 
+    @override
     def creation(self, request: Properties, inputs: Properties) -> Properties:
         request["Tags"][0]["ResourceType"] = "auto-scaling-group"
         return request
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         group = record.inputs["autoscalingGroupName"]
         filters = [{"Name": "auto-scaling-group", "Values": [group]}]
@@ -47,6 +77,7 @@ class ScalingTag(Resource):
 class RolePolicyAttachment(Resource):
     """Listed with its role."""
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         attached = self.world.cloud.find("iam.ListAttachedRolePolicies", {"RoleName": record.inputs["role"]})
         arns = {policy["PolicyArn"] for policy in attached["AttachedPolicies"]} if attached else set()
@@ -56,6 +87,7 @@ class RolePolicyAttachment(Resource):
 class Schedule(Resource):
     """Every change sends the whole schedule again."""
 
+    @override
     def change(self, record: Record, inputs: Properties, top: str) -> bool:
         request = translate(self.kind, {**self.kind.defaults, **inputs}).requests[self.kind.create]
         self.world.cloud.call("scheduler.UpdateSchedule", request)
@@ -92,8 +124,6 @@ def resource_of(token: str, world: World) -> Resource:
     """A type of resource in a world.
 
     Raises:
-        UnknownType: the stand-in does not know it.
+        UnknownTypeError: the stand-in does not know it.
     """
     return OWN_CLASSES.get(token, Resource)(kind_of(token), world)
-
-

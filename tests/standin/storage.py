@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from tests.standin.records import Record
 from tests.standin.resources import Resource
 from tests.standin.wire import Properties
@@ -15,12 +17,14 @@ FIRST_REGION = "us-east-1"
 class Bucket(Resource):
     """Lives in moto only, so it outlives the stand-in's records and can be found again."""
 
+    @override
     def creation(self, request: Properties, inputs: Properties) -> Properties:
         region = self.world.cloud.region
         if region != FIRST_REGION:
             request["CreateBucketConfiguration"] = {"LocationConstraint": region}
         return request
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         cloud = self.world.cloud
         buckets = cloud.call("s3.ListBuckets", {})["Buckets"]
@@ -29,6 +33,7 @@ class Bucket(Resource):
         tagging = cloud.find("s3.GetBucketTagging", {"Bucket": record.id})
         return {"Bucket": record.id, "TagSet": tagging["TagSet"] if tagging else []}
 
+    @override
     def before_delete(self, record: Record) -> None:
         if not record.inputs.get("forceDestroy"):
             return
@@ -42,6 +47,7 @@ class Bucket(Resource):
 class BucketLifecycleConfiguration(Resource):
     """Its answer lacks the level that its request has."""
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         found = super().describe(record)
         return None if found is None else {"LifecycleConfiguration": found}
@@ -50,6 +56,7 @@ class BucketLifecycleConfiguration(Resource):
 class BucketVersioning(Resource):
     """As above; a bucket without versioning answers with nothing."""
 
+    @override
     def describe(self, record: Record) -> dict[str, Any] | None:
         found = super().describe(record)
         return None if found is None else {"VersioningConfiguration": found}

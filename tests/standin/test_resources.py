@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.standin import sdk
-from tests.standin.differences import differences
-from tests.standin.faults import Refusal
 from tests.standin.conftest import make_world
+from tests.standin.differences import differences
+from tests.standin.faults import ServiceError
 from tests.standin.kinds import kinds
 from tests.standin.processes import Moto
 from tests.standin.records import Record
@@ -24,9 +24,7 @@ TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
 TRUST_EC2 = json.dumps(
     {
         "Version": "2012-10-17",
-        "Statement": [
-            {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
-        ],
+        "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
     }
 )
 POLICY = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:Get*", "Resource": "*"}]})
@@ -368,7 +366,7 @@ def test_everything_can_be_deleted_in_reverse_and_is_gone(told: Told) -> None:
 @pytest.mark.parametrize("name", ["vpc", "subnet-a", "group", "table", "address", "cluster", "role"])
 def test_what_is_needed_is_not_deleted(read_only: Told, name: str) -> None:
     record = read_only.records[name]
-    with pytest.raises(Refusal, match="needs it"):
+    with pytest.raises(ServiceError, match="needs it"):
         resource_of(record.token, read_only.world).delete(record)
 
 
@@ -404,7 +402,7 @@ def test_a_full_bucket_is_not_deleted_unless_it_may_be_emptied(told: Told) -> No
     bucket = told.records["bucket"]
     told.world.cloud.call("s3.PutObject", {"Bucket": bucket.id, "Key": "k", "Body": b"weights"})
     resource = resource_of(bucket.token, told.world)
-    with pytest.raises(Refusal, match="BucketNotEmpty"):
+    with pytest.raises(ServiceError, match="BucketNotEmpty"):
         resource.delete(bucket)
     bucket.inputs["forceDestroy"] = True
     resource.delete(bucket)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.standin.faults import Fault, Faults, Refusal
-from tests.standin.invokes import UnknownFunction, invoke
+from tests.standin.faults import Fault, Faults, ServiceError
+from tests.standin.invokes import UnknownFunctionError, invoke
 from tests.standin.node_groups import NodeGroup
 from tests.standin.records import Journal, Record, Records
 from tests.standin.resources import World
@@ -83,7 +83,7 @@ def test_rules_of_others(world: World, token: str, inputs: Properties, property_
 @pytest.fixture
 def cluster(world: World) -> str:
     """A cluster that only the stand-in's records know: enough to refuse node groups on it."""
-    world.records.put(Record(token="aws:eks/cluster:Cluster", id="c", name="c", inputs={"version": "1.36"}))
+    world.records.put(Record("aws:eks/cluster:Cluster", "c", "c", inputs={"version": "1.36"}))
     return "c"
 
 
@@ -104,7 +104,7 @@ def template(world: World) -> Template:
 def refusal(world: World, inputs: Properties) -> str:
     group = resource_of(NODE_GROUP, world)
     assert isinstance(group, NodeGroup)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ServiceError) as refused:
         group.before_create({"nodeGroupName": "n", "amiType": "BOTTLEROCKET_x86_64_NVIDIA", **inputs})
     return str(refused.value)
 
@@ -145,7 +145,7 @@ def test_one_association_for_a_service_account(world: World, cluster: str) -> No
     association = resource_of("aws:eks/podIdentityAssociation:PodIdentityAssociation", world)
     inputs = {"clusterName": cluster, "namespace": "n", "serviceAccount": "s", "roleArn": "arn:1"}
     association.create("first", inputs)
-    with pytest.raises(Refusal, match="ResourceInUseException"):
+    with pytest.raises(ServiceError, match="ResourceInUseException"):
         association.create("second", inputs | {"roleArn": "arn:2"})
 
 
@@ -171,8 +171,8 @@ def test_failures_strike_where_planned_and_as_often(tmp_path: Path) -> None:
 
 
 def test_records_outlive_the_process(tmp_path: Path) -> None:
-    Records(tmp_path).put(Record(token="t", id="i", name="n", inputs={"a": [1]}))
-    assert Records(tmp_path).get("t", "i") == Record(token="t", id="i", name="n", inputs={"a": [1]})
+    Records(tmp_path).put(Record("t", "i", "n", inputs={"a": [1]}))
+    assert Records(tmp_path).get("t", "i") == Record("t", "i", "n", inputs={"a": [1]})
     Records(tmp_path).remove("t", "i")
     assert Records(tmp_path).all() == []
 
@@ -202,7 +202,7 @@ def test_data_sources_answer_from_moto(world: World) -> None:
         filters=[{"name": "instance-type", "values": ["g6e.2xlarge"]}],
     )
     assert set(offerings["instanceTypes"]) == {"g6e.2xlarge"}
-    with pytest.raises(UnknownFunction, match="getSecret"):
+    with pytest.raises(UnknownFunctionError, match="getSecret"):
         ask("aws:secretsmanager/getSecret:getSecret")
 
 
@@ -215,7 +215,7 @@ def test_a_bottlerocket_release_has_a_build_if_it_exists(world: World) -> None:
     assert ask("1.60.0") == ask("1.60.0", "1.35")
     assert ask("latest") == ask("1.69.0")
     for release, kubernetes in [("1.70.0", "1.36"), ("1.60.0", "1.20")]:
-        with pytest.raises(Refusal, match="couldn't find resource"):
+        with pytest.raises(ServiceError, match="couldn't find resource"):
             ask(release, kubernetes)
 
 

@@ -105,6 +105,6 @@ def _patterns(shape: Shape, depth: int = 0) -> Iterator[str]:
         yield pattern
     if depth > 6:  # some shapes contain themselves
         return
-    inner = {"structure": lambda: shape.members.values(), "list": lambda: [shape.member]}.get(shape.type_name, list)
-    for each in inner():
+    inner = shape.members.values() if shape.type_name == "structure" else []
+    for each in [shape.member] if shape.type_name == "list" else inner:
         yield from _patterns(each, depth + 1)

@@ -84,7 +84,10 @@ def test_one_property_may_belong_to_another_operation() -> None:
             {"updateConfig": {"maxUnavailablePercentage": 101}},
             ("updateConfig.maxUnavailablePercentage", "is 101; at most 100 expected"),
         ),
-        ({"taints": [{"key": "", "effect": "NO_SCHEDULE"}]}, ("taints[0].key", "has 0 characters; at least 1 expected")),
+        (
+            {"taints": [{"key": "", "effect": "NO_SCHEDULE"}]},
+            ("taints[0].key", "has 0 characters; at least 1 expected"),
+        ),
         (
             {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
             ("taints[0].effect", "is 'NoSchedule'; one of NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE is expected"),

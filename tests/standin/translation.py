@@ -176,7 +176,7 @@ class _Converter:
         self._operation = named
         self._problems = problems
 
-    def convert(self, shape: Shape, value: Any, at: str) -> Any:
+    def convert(self, shape: Shape, value: Any, at: str) -> Any:  # noqa: PLR0911 - one for each kind of shape
         """The value as the API wants it; what is unknown stays so."""
         if is_unknown(value):
             return UNKNOWN

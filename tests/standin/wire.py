@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from google.protobuf import json_format, struct_pb2
@@ -80,7 +81,7 @@ def place(target: Properties, path: str, value: Any) -> None:
     """Puts a value at a dotted path, making the dicts and lists on the way."""
     steps: list[str | int] = [int(step) if step.isdigit() else step for step in path.split(".")]
     here: Any = target
-    for step, following in zip(steps, steps[1:], strict=False):
+    for step, following in pairwise(steps):
         empty: Any = [] if isinstance(following, int) else {}
         if isinstance(step, int):
             while len(here) <= step:

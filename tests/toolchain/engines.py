@@ -15,7 +15,7 @@ TOOLS = Path(os.environ.get("COLDSTART_TOOLS", ROOT / ".cache" / "tools"))
 """The folder that `make tools` fills."""
 
 
-class MissingEngine(RuntimeError):
+class MissingEngineError(RuntimeError):
     """A binary that the tests need isn't built."""
 
 
@@ -23,14 +23,14 @@ def engine(name: str) -> Path:
     """The binary of that name: built into TOOLS, else the user's own on PATH.
 
     Raises:
-        MissingEngine: it's in neither place.
+        MissingEngineError: it's in neither place.
     """
     built = TOOLS / "bin" / name
     if built.exists():
         return built
     installed = shutil.which(name)
     if installed is None:
-        raise MissingEngine(f"{name} is neither in {TOOLS / 'bin'} nor on PATH. Run `make tools`.")
+        raise MissingEngineError(f"{name} is neither in {TOOLS / 'bin'} nor on PATH. Run `make tools`.")
     return Path(installed)
 
 

@@ -19,7 +19,7 @@ FIELD_MANAGER = "tests"
 NOT_FOUND = 404
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """The API server refused a request.
 
     Attributes:
@@ -58,21 +58,21 @@ class KubeApi:
         """One request; the parsed answer.
 
         Raises:
-            Refused: the server answered with an error.
+            ApiError: the server answered with an error.
         """
         answer = self._session.request(method, self.endpoint + path, json=body, headers=headers, timeout=30)
         if answer.status_code >= requests.codes.bad_request:
             message = answer.text
             if "json" in answer.headers.get("Content-Type", ""):
                 message = answer.json().get("message", message)
-            raise Refused(answer.status_code, message)
+            raise ApiError(answer.status_code, message)
         return answer.json() if "json" in answer.headers.get("Content-Type", "") else {"text": answer.text}
 
     def ready(self) -> bool:
         """Whether the server says that it is ready."""
         try:
             self.request("GET", "/readyz")
-        except (Refused, requests.ConnectionError):
+        except (ApiError, requests.ConnectionError):
             return False
         return True
 
@@ -80,7 +80,7 @@ class KubeApi:
         """What is at a path, or nothing."""
         try:
             return self.request("GET", path)
-        except Refused as refused:
+        except ApiError as refused:
             if refused.code == NOT_FOUND:
                 return None
             raise
@@ -93,7 +93,7 @@ class KubeApi:
         """Server-side apply of one object, strictly; returns the object as the server has it now.
 
         Raises:
-            Refused: unknown field, invalid value, admission (Pod Security), missing namespace, ...
+            ApiError: unknown field, invalid value, admission (Pod Security), missing namespace, ...
         """
         query = f"?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
         return self.request(
@@ -109,7 +109,7 @@ class KubeApi:
         """Deletes what is at a path; whether there was anything."""
         try:
             self.request("DELETE", f"{path}?propagationPolicy=Background")
-        except Refused as refused:
+        except ApiError as refused:
             if refused.code == NOT_FOUND:
                 return False
             raise

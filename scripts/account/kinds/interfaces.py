@@ -31,7 +31,7 @@ def _verdict(interface: NetworkInterfaceTypeDef, owners: Owners) -> Verdict:
         return owners.first(by_tags, vpc)
     if interface.get("RequesterManaged"):
         return vpc  # AWS made it for an endpoint, a NAT gateway or the cluster in there, and takes it away with that
-    return by_tags or Unknown("in a VPC of ours, without a tag that says who made it")
+    return by_tags or Unknown("in a VPC of ours, without a tag that says who made it", vpc.environment)
 
 
 def _facts(interface: NetworkInterfaceTypeDef, clients: Clients) -> Facts:

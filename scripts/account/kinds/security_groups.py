@@ -20,9 +20,9 @@ def _listed(clients: Clients) -> Iterator[SecurityGroupTypeDef]:
 
 
 def _verdict(group: SecurityGroupTypeDef, owners: Owners) -> Verdict:
-    by_tags = owners.by_tags(tags_of(group.get("Tags")))
-    if by_tags is None and group.get("VpcId", "") in owners.vpcs:
-        return Unknown("in a VPC of ours, without a tag that says who made it")
+    by_tags, vpc = owners.by_tags(tags_of(group.get("Tags"))), owners.vpcs.get(group.get("VpcId", ""))
+    if by_tags is None and vpc is not None:
+        return Unknown("in a VPC of ours, without a tag that says who made it", vpc.environment)
     return by_tags
 
 

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
 import pytest
 
 from scripts.account.session import Account, sign_in
-from tests.aws.account.front import Front
+from tests.aws.account.accounts import Accounts, accounts
+from tests.aws.account.audited import REGION, session_in
+from tests.aws.account.front import ACCOUNT, Front
 from tests.aws.account.lacking import answer_for_moto
-from tests.standin.processes import ACCOUNT, Moto
-
-REGION = "us-west-2"
 
 
 @pytest.fixture(scope="session")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounts]:
     """One server for all tests of a worker."""
-    with Moto(tmp_path_factory.mktemp("moto")) as server:
+    with accounts(tmp_path_factory.mktemp("moto")) as server:
         yield server
 
 
+@pytest.fixture(scope="session")
+def credentials() -> boto3.Session:
+    """One session for all tests of a worker: reading the models of the services takes longer than the tests."""
+    return session_in(ACCOUNT)
+
+
 @pytest.fixture
-def front(moto: Moto, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+def front(moto: Accounts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
     """An empty world, and credentials of the usual account in it."""
     moto.reset()
     with Front.before(moto.endpoint) as front:
@@ -37,28 +42,10 @@ def front(moto: Moto, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
 
 
 @pytest.fixture
-def account(front: Front) -> Account:
+def account(front: Front, credentials: boto3.Session) -> Account:
     """Signed in to the account of the shipped stack files."""
     del front
-    return sign_in(account=ACCOUNT, region=REGION)
-
-
-@pytest.fixture
-def session_in(front: Front) -> Callable[[str], boto3.Session]:
-    """A session with credentials of another account, as AWS gives them out for a role there."""
-
-    def session(account_id: str) -> boto3.Session:
-        sts = boto3.client("sts", region_name=REGION, endpoint_url=front.endpoint)
-        given = sts.assume_role(RoleArn=f"arn:aws:iam::{account_id}:role/visitor", RoleSessionName="tests")[
-            "Credentials"
-        ]
-        return boto3.Session(
-            aws_access_key_id=given["AccessKeyId"],
-            aws_secret_access_key=given["SecretAccessKey"],
-            aws_session_token=given["SessionToken"],
-        )
-
-    return session
+    return sign_in(account=ACCOUNT, region=REGION, session=credentials)
 
 
 @pytest.fixture

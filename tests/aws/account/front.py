@@ -37,6 +37,10 @@ SERVICES = {
     "monitoring": "cloudwatch",
 }
 """Signing name → botocore's name, where they differ."""
+ACCOUNT = "111122223333"
+"""The account of the shipped stack files, an example number of AWS."""
+ACCOUNT_OF_KEY = re.compile(r"Credential=AKIA(\d{12})")
+"""An access key that names its account; any other is of the account above."""
 CLASSIC_VERSION = "2012-06-01"
 HOP_BY_HOP = frozenset({"connection", "transfer-encoding", "keep-alive", "content-length", "date", "server"})
 
@@ -186,6 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self, body: bytes) -> None:
         upstream = http.client.HTTPConnection(self.front.upstream.hostname or "", self.front.upstream.port, timeout=120)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
+        key = ACCOUNT_OF_KEY.search(self.headers.get("Authorization", ""))
+        headers["x-moto-account-id"] = key[1] if key else ACCOUNT
         try:
             # The host that the client asked for: moto finds a bucket or a service by it.
             upstream.request(self.command, self.path, body=body, headers=headers | {"Host": self.headers["Host"]})

@@ -79,7 +79,7 @@ class _Making:
         self.set, self.names, self.tags, self.region = Set(), names, tags, region
         self._session, self._front = session, front
 
-    def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 gives what it is asked for
+    def client(self, service: str) -> Any:
         return self._session.client(service, region_name=self.region, endpoint_url=self._front.endpoint)
 
     def spec(self, kind: str, extra: Mapping[str, str] | None = None) -> list[dict[str, Any]]:

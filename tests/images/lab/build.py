@@ -21,7 +21,7 @@ CONTAINERD = "2.2.9"
 SOCI = "0.16.1"
 SOCI_COMMAND = "v0.0.0-20260930233240-61147fe7c929"
 """The snapshotter's command is a module of its own without release tags: this is release 0.16.1's commit."""
-CRICTL = "1.35.0"
+CRICTL = "1.34.0"
 GO = {"GOFLAGS": "-p=2 -buildvcs=false -mod=mod -trimpath", "GOWORK": "off"}
 
 _CONTAINERD_COMMANDS = "github.com/containerd/containerd/v2/cmd"

@@ -24,7 +24,8 @@ def test_the_table_is_whole() -> None:
 @pytest.mark.parametrize(
     ("name", "plan_with"),
     [
-        ("g6e.24xlarge", 100), ("g6e.48xlarge", 100), ("g7.48xlarge", 350), ("g7e.24xlarge", 400), ("g7e.48xlarge", 400),
+        ("g6e.24xlarge", 100), ("g6e.48xlarge", 100), ("g7.48xlarge", 350), ("g7e.24xlarge", 400),
+        ("g7e.48xlarge", 400),
         ("p4d.24xlarge", 100), ("p4de.24xlarge", 100), ("p5.48xlarge", 100), ("p5en.48xlarge", 200),
         ("p6-b200.48xlarge", 200), ("p6-b300.48xlarge", 350), ("g6e.4xlarge", 20), ("g5.xlarge", 2.5),
     ],

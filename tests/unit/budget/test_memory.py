@@ -93,9 +93,7 @@ def test_small_nodes_get_a_small_streamer_buffer() -> None:
 
 def test_activations_agree_with_vllms_log() -> None:
     """vllm#10511, Llama-3-8B on an H100: weights 14.96 GiB, activation peak 1.26 GiB."""
-    memory = gpu_memory(
-        model("meta-llama/Llama-3.1-8B-Instruct"), Serving(context=8192), gpu_memory_bytes=81_920 * MIB
-    )
+    memory = gpu_memory(model("meta-llama/Llama-3.1-8B-Instruct"), Serving(context=8192), gpu_memory_bytes=81_920 * MIB)
     assert memory.weights_bytes / GIB == pytest.approx(14.96, abs=0.01)
     assert memory.activations_bytes / GIB == pytest.approx(1.26, abs=0.1)
 

@@ -166,7 +166,9 @@ def test_headers_add_up() -> None:
     assert storage.files == 2
 
 
-@pytest.mark.parametrize("bad", [{"w": 3}, {"w": {"dtype": "F17", "shape": [1]}}, {"w": {"dtype": "F16", "shape": "x"}}])
+@pytest.mark.parametrize(
+    "bad", [{"w": 3}, {"w": {"dtype": "F17", "shape": [1]}}, {"w": {"dtype": "F16", "shape": "x"}}]
+)
 def test_a_header_that_is_none_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         storage_of_headers([bad])

@@ -147,7 +147,7 @@ HOSTS = st.builds(
     network_bytes_s=st.floats(5 * MB, 5000 * MB),
     connection_bytes_s=st.floats(1 * MB, 200 * MB),
     unpack_bytes_s=st.floats(5 * MB, 500 * MB),
-    unpack_cpu_s_per_byte=st.floats(0, 10) .map(lambda cost: cost / 1e9),
+    unpack_cpu_s_per_byte=st.floats(0, 10).map(lambda cost: cost / 1e9),
     download_cpu_s_per_byte=st.floats(0, 1).map(lambda cost: cost / 1e9),
     disk_bytes_s=st.floats(20 * MB, 3000 * MB),
     dirty_bytes=st.floats(10 * MB, 2000 * MB),
@@ -205,17 +205,19 @@ def test_deterministic_and_finite(sizes: list[float], host: PullHost, how: PullS
 
 
 @settings(max_examples=60, deadline=None)
-@given(total=st.floats(50, 2000), count=st.integers(2, 12), share=st.floats(0.1, 0.95), host=HOSTS)
+@given(total=st.floats(500, 5000), count=st.integers(2, 12), share=st.floats(0.1, 0.95), host=HOSTS)
 def test_even_layers_are_never_slower_where_one_layer_binds(
     total: float, count: int, share: float, host: PullHost
 ) -> None:
-    """With an unpack slot and cores for every layer; where cores or disk are short, a head start of small layers helps."""
+    """With an unpack slot and cores for every layer; where those are short, a head start of small layers helps."""
     rich = replace(host, cores=1e6, disk_bytes_s=math.inf)
     fat = max(share, 1 / count) * total
-    uneven = layers(fat, *[(total - fat) / (count - 1)] * (count - 1))
+    small = [(total - fat) / (count - 1)] * (count - 1)
+    uneven = layers(*small[: count // 2], fat, *small[count // 2 :])
     even = layers(*[total / count] * count)
     how = PullSettings(downloads=20, unpacks=12, chunk_bytes=MB, discard=True)
-    assert seconds(even, how, rich) <= seconds(uneven, how, rich) * (1 + 0.02)
+    # Requests are counted in chunks: that much may go either way.
+    assert seconds(even, how, rich) <= seconds(uneven, how, rich) * (1 + 0.01)
 
 
 def test_the_same_bytes_as_infinite_rates_terminate() -> None:

@@ -182,7 +182,6 @@ def test_the_policy_speaks_of_its_own_partition(partition: str) -> None:
         assert all(resource.startswith(f"arn:{partition}:s3:::") for resource in statement["Resource"])
 
 
-@pytest.mark.xfail(reason="s3:GetBucketLocation is granted to staging and stopped by the endpoint", strict=True)
 def test_whoever_may_use_the_bucket_may_use_it_through_the_endpoint() -> None:
     """A pod that stages and a pod that reads both reach S3 through the endpoint alone."""
     endpoint: Any = s3_endpoint_policy("aws", "us-west-2", "weights")

@@ -44,6 +44,7 @@ def test_left_to_itself_the_faster_disk_wins(name: str, volume: Volume) -> None:
     assert storage.kind == ("nvme" if nvme >= ebs else "ebs")
     assert storage.rate_mb_s == max(nvme, ebs)
     assert storage.volume is (SMALL if storage.kind == "nvme" else volume)
+    assert storage.capacity_bytes == (found.nvme_bytes if storage.kind == "nvme" else volume.size_gib * 2**30)
 
 
 @given(name=st.sampled_from(GPU_TYPES), volume=VOLUMES, wanted=st.sampled_from(["auto", "nvme", "ebs"]))

@@ -4,11 +4,11 @@
 
 The script is a JSON object. `steps` run before it serves, in order: `["out", text]`, `["err", text]` write as they
 stand, `["wait", FILE]` waits until a file exists, `["compile", FILE, SIZE]` reports a cache hit if that file exists and
-else writes it and reports a miss, `["exit-if", FILE, CODE]` ends if a file exists, `["exit", CODE]`, `["kill", SIGNAL]`, `["orphan"]` leaves a
-grandchild that ends after its parent. Beside `steps`: `port`, `token_ids` of every answer, `logprob`, `margin`,
-`slow` (FILE: a completion whose prompt holds `slow` is answered once that exists), `latencies_s` (of completions, in
-turn, the last one for ever), `refuse` (path → status), `ignore_sigterm`, `dead` (FILE: once it exists /health answers
-503), `requests` (FILE that gets one line per request).
+else writes it and reports a miss, `["exit-if", FILE, CODE]` ends if a file exists, `["exit", CODE]`,
+`["kill", SIGNAL]`, `["orphan"]` leaves a grandchild that ends after its parent. Beside `steps`: `port`, `token_ids` of
+every answer, `logprob`, `margin`, `slow` (FILE: a completion whose prompt is `slow` is answered once that exists),
+`latencies_s` (of completions, in turn, the last one for ever), `refuse` (path → status), `ignore_sigterm`, `exit_code`,
+`dead` (FILE: once it exists /health answers 503), `requests` (FILE that gets one line per request).
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from pathlib import Path
 SCRIPT = json.loads(Path(sys.argv[sys.argv.index("--script") + 1]).read_text())
 TOKENS = SCRIPT.get("token_ids", [5, 6, 7, 8])
 LATENCIES = SCRIPT.get("latencies_s", [0.0])
-in_flight = threading.Semaphore(0)
 served = threading.Lock()
 turn = 0
 
@@ -35,37 +34,44 @@ def wait_for(path: str) -> None:
         time.sleep(0.01)
 
 
-def step(kind: str, *arguments: object) -> None:
-    match kind:
-        case "out" | "err":
-            stream = sys.stdout if kind == "out" else sys.stderr
-            stream.buffer.write(str(arguments[0]).encode())
-            stream.buffer.flush()
-        case "wait":
-            wait_for(str(arguments[0]))
-        case "compile":
-            artefact = Path(str(arguments[0]))
-            hit = artefact.exists()
-            if not hit:
-                artefact.parent.mkdir(parents=True, exist_ok=True)
-                artefact.write_bytes(os.urandom(int(str(arguments[1]))))
-            step(
-                "out",
-                f"{'Directly load AOT compilation from path' if hit else 'saved AOT compiled function to'} {artefact}\n",
-            )
-        case "exit-if":
-            if Path(str(arguments[0])).exists():
-                os._exit(int(str(arguments[1])))
-        case "exit":
-            os._exit(int(str(arguments[0])))
-        case "kill":
-            os.kill(os.getpid(), int(str(arguments[0])))
-        case "orphan":
-            if os.fork() == 0:
-                if os.fork() == 0:
-                    time.sleep(0.05)
-                os._exit(0)
-            os.wait()
+def write(stream: str, text: str) -> None:
+    target = sys.stdout if stream == "out" else sys.stderr
+    target.buffer.write(text.encode())
+    target.buffer.flush()
+
+
+def compile_once(artefact: Path, size: int) -> None:
+    if artefact.exists():
+        write("out", f"Directly load AOT compilation from path {artefact}\n")
+        return
+    artefact.parent.mkdir(parents=True, exist_ok=True)
+    artefact.write_bytes(os.urandom(size))
+    write("out", f"saved AOT compiled function to {artefact}\n")
+
+
+def exit_if(path: str, code: int) -> None:
+    if Path(path).exists():
+        os._exit(code)
+
+
+def leave_orphan() -> None:
+    if os.fork() == 0:
+        if os.fork() == 0:
+            time.sleep(0.05)
+        os._exit(0)
+    os.wait()
+
+
+STEPS = {
+    "out": lambda text: write("out", text),
+    "err": lambda text: write("err", text),
+    "wait": wait_for,
+    "compile": lambda path, size: compile_once(Path(path), size),
+    "exit-if": exit_if,
+    "exit": os._exit,
+    "kill": lambda signum: os.kill(os.getpid(), signum),
+    "orphan": leave_orphan,
+}
 
 
 class Api(BaseHTTPRequestHandler):
@@ -130,16 +136,16 @@ def main() -> None:
         threading.Thread(target=server.shutdown, daemon=True).start()
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN if SCRIPT.get("ignore_sigterm") else stop)
-    signal.signal(signal.SIGUSR1, lambda *_: step("out", "got SIGUSR1\n"))
+    signal.signal(signal.SIGUSR1, lambda *_: write("out", "got SIGUSR1\n"))
     for kind, *arguments in SCRIPT.get("steps", []):
-        step(kind, *arguments)
+        STEPS[kind](*arguments)
     ThreadingHTTPServer.daemon_threads = False
     ThreadingHTTPServer.block_on_close = True  # requests in flight are finished, as vLLM does with --shutdown-timeout
     server = ThreadingHTTPServer(("127.0.0.1", SCRIPT["port"]), Api)
-    step("err", "INFO:     Application startup complete.\n")
+    write("err", "INFO:     Application startup complete.\n")
     server.serve_forever(poll_interval=0.01)
     server.server_close()
-    step("out", "engine: all requests finished\n")
+    write("out", "engine: all requests finished\n")
     sys.exit(SCRIPT.get("exit_code", 0))
 
 

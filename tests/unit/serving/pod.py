@@ -21,14 +21,11 @@ FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 PHASES = ("start", "weights", "engine", "warmup")
 LABELS = {"model": "acme/tiny", "revision": "a" * 40, "instance": "g6.xlarge", "image": "sha256:" + "b" * 64}
 
-LOAD = "(EngineCore pid=1) INFO 11-30 01:00:00 [runner.py:1] Starting to load model /models/tiny...\n"
-LOADED = (
-    "(EngineCore pid=1) INFO 11-30 01:00:01 [runner.py:2] Model loading took 14.99 GiB memory and 0.010000 seconds\n"
-)
-COMPILED = (
-    "(EngineCore pid=1) INFO 11-30 01:00:02 [decorators.py:3] saved AOT compiled function to /cache/vllm/x/model\n"
-)
-CACHED = "(EngineCore pid=1) INFO 11-30 01:00:02 [decorators.py:3] Directly load AOT compilation from path /cache/vllm/x/model\n"
+_HEAD = "(EngineCore pid=1) INFO 11-30 01:00:00 [runner.py:1] "
+LOAD = f"{_HEAD}Starting to load model /models/tiny...\n"
+LOADED = f"{_HEAD}Model loading took 14.99 GiB memory and 0.010000 seconds\n"
+COMPILED = f"{_HEAD}saved AOT compiled function to /cache/vllm/x/model\n"
+CACHED = f"{_HEAD}Directly load AOT compilation from path /cache/vllm/x/model\n"
 STEPS = (("out", LOAD), ("out", LOADED), ("out", COMPILED))
 """A start in which every phase can be told."""
 

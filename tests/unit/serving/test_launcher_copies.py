@@ -119,7 +119,12 @@ def test_nothing_goes_while_there_is_room(tmp_path: Path) -> None:
 def test_a_copy_in_use_stays(tmp_path: Path) -> None:
     """Held by another process, as by another pod; the next oldest goes instead."""
     used, free = make_copy(tmp_path, "used", 100, used_at=1.0), make_copy(tmp_path, "free", 100, used_at=2.0)
-    code = "import fcntl,os,sys; fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_SH); print('held', flush=True); sys.stdin.read()"
+    code = """
+import fcntl, os, sys
+fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_SH)
+print("held", flush=True)
+sys.stdin.read()
+"""
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(lock_path(used))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -126,6 +126,7 @@ def test_plan_becomes_requests() -> None:
         "batch of 1",
         "batch of 4",
         "streamed completion",
+        "log-probabilities",
         "chat",
         "streamed chat",
     ]

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def test_phases_sum_to_the_wall_clock(tmp_path: Path) -> None:
     assert sum(ledger["phases_s"].values()) == pytest.approx(ledger["total_s"], abs=0.005)
     bounds = [(segment["begin_s"], segment["end_s"]) for segment in ledger["segments"]]
     assert bounds[0][0] == 0.0
-    assert all(earlier[1] == later[0] for earlier, later in zip(bounds, bounds[1:], strict=False))
+    assert all(earlier[1] == later[0] for earlier, later in pairwise(bounds))
 
 
 def test_phases_that_no_line_told_apart_are_missing_not_zero(tmp_path: Path) -> None:
@@ -298,7 +299,7 @@ def test_ready_only_while_the_engine_is_healthy(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_says_it_is_dead_is_restarted(tmp_path: Path) -> None:
-    """vLLM answers 503 once its core process is gone: only a restart helps."""
+    """The engine answers 503 once its core process is gone: only a restart helps."""
     dead = tmp_path / "dead"
     with Pod.started(tmp_path, script={"dead": str(dead)}) as pod:
         pod.until("/ready", 200)

@@ -19,10 +19,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.engine import EngineSpec
-from serving.manifests import Phase, Scaling, ServingSpec, Window, launcher_config, objects, startup_seconds
+from serving.manifests import (
+    CompileCacheSpec,
+    Phase,
+    Scaling,
+    ServingSpec,
+    Window,
+    launcher_config,
+    objects,
+    startup_seconds,
+)
 from serving.placement import GPU_TAINT
+from serving.weights import SharedFileSystem, WeightsSpec
 
 VERSIONS = ("1.35", "1.36")
+CUSTOM_KINDS = ("ScaledObject", "PodMonitor")
+"""Custom resources: Kubernetes has no schema of them."""
 KINDS = [
     "Namespace",
     "ServiceAccount",
@@ -55,9 +67,21 @@ ENGINE = EngineSpec(
     network_gbps=5.0,
     streamer_memory_bytes=2**34,
     trust_remote_code=False,
+    startup_plan=False,
     shutdown_timeout_s=60,
     args=(),
 )
+WEIGHTS = WeightsSpec(
+    order=("stream",),
+    uri=ENGINE.weights_uri,
+    manifest_uri="s3://bucket/manifests/org/name/rev.json",
+    prefix="models/org/name/rev/",
+    node_cache_bytes=2**37,
+    shared_fs=None,
+    directory="/weights",
+    fill_timeout_s=60,
+)
+CACHE = CompileCacheSpec(uri="s3://bucket/cache/org/name/", gpu="L40S", max_restore_s=20)
 SPEC = ServingSpec(
     name="llama",
     namespace="llama",
@@ -67,6 +91,8 @@ SPEC = ServingSpec(
     image="123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:v0.27.1@sha256:" + "b" * 64,
     instance="g6e.2xlarge",
     engine=ENGINE,
+    weights=WEIGHTS,
+    compile_cache=None,
     gpus=1,
     time_sliced=False,
     cpu_millicores=5_950,
@@ -75,8 +101,23 @@ SPEC = ServingSpec(
     scaling=Scaling(
         min_replicas=1, max_replicas=4, waiting_requests=4, cooldown_s=700, stabilization_s=700, schedule=()
     ),
+    spare_replicas=0,
+    pod_monitor=False,
     api_key_secret=None,
 )
+EVERYTHING = replace(
+    SPEC,
+    weights=replace(
+        WEIGHTS,
+        order=("node-cache", "shared-fs", "baked", "presharded", "stream"),
+        shared_fs=SharedFileSystem(driver="efs.csi.aws.com", volume_handle="fs-0123456789abcdef0"),
+    ),
+    compile_cache=CACHE,
+    spare_replicas=2,
+    pod_monitor=True,
+    api_key_secret="engine-api-key",  # noqa: S106 - a name
+)
+"""Every option at once: what one of them breaks shows here."""
 WINDOW = Window(start="0 8 * * 1-5", end="0 18 * * 1-5", timezone="Europe/Berlin", replicas=2)
 
 
@@ -93,7 +134,14 @@ def short_launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 
 def by_kind(spec: ServingSpec = SPEC) -> dict[str, Any]:
-    return {manifest["kind"]: manifest for manifest in objects(spec)}
+    """The model's own objects; what comes with an option has another name."""
+    return {manifest["kind"]: manifest for manifest in objects(spec) if spec.name in named_after(manifest)}
+
+
+def named_after(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    """An object's name as it is, and without the hash of its content."""
+    name: str = manifest["metadata"]["name"]
+    return name, name.rpartition("-")[0] if manifest["kind"] == "ConfigMap" else name
 
 
 def pod_of(spec: ServingSpec = SPEC) -> dict[str, Any]:
@@ -142,6 +190,10 @@ SPECS = st.builds(
     cpu_millicores=st.integers(100, 190_000),
     memory_bytes=st.integers(2**30, 2**41),
     api_key_secret=st.sampled_from([None, "engine-api-key"]),
+    weights=st.sampled_from([WEIGHTS, EVERYTHING.weights]),
+    compile_cache=st.sampled_from([None, CACHE]),
+    spare_replicas=st.integers(0, 2),
+    pod_monitor=st.booleans(),
     engine=st.builds(
         lambda **changes: replace(ENGINE, **changes),
         eager=st.booleans(),
@@ -165,11 +217,10 @@ SPECS = st.builds(
 @given(spec=SPECS)
 @settings(max_examples=10, deadline=None)
 def test_whatever_the_spec_every_object_is_valid_strictly(spec: ServingSpec) -> None:
-    found = objects(spec)
-    assert [manifest["kind"] for manifest in found] == KINDS
-    for manifest in found:
+    for manifest in objects(spec):
         if manifest["kind"] == "ScaledObject":
             check_scaled_object(manifest)
+        if manifest["kind"] in CUSTOM_KINDS:
             continue
         for version in VERSIONS:
             kubernetes_validate.validate(dict(manifest), version, strict=True)
@@ -184,6 +235,36 @@ def test_whatever_the_spec_values_arrive_as_they_were(spec: ServingSpec) -> None
     config = json.loads(by_kind(spec)["ConfigMap"]["data"]["launcher.json"])
     assert config["labels"]["model"] == spec.model
     assert config == json.loads(json.dumps(launcher_config(spec)))
+
+
+def test_the_plain_objects_of_a_model_in_the_order_they_are_applied() -> None:
+    assert [manifest["kind"] for manifest in objects(SPEC)] == KINDS
+
+
+def test_no_two_objects_are_the_same_one() -> None:
+    found = [
+        (manifest["kind"], manifest["metadata"].get("namespace"), manifest["metadata"]["name"])
+        for manifest in objects(EVERYTHING)
+    ]
+    assert len(set(found)) == len(found)
+
+
+def test_an_object_comes_after_the_namespace_it_lies_in() -> None:
+    seen: set[str] = set()
+    for manifest in objects(EVERYTHING):
+        if manifest["kind"] == "Namespace":
+            seen.add(manifest["metadata"]["name"])
+        assert manifest["metadata"].get("namespace", "llama") in seen
+
+
+def test_pods_besides_the_engines_are_not_counted_as_replicas() -> None:
+    """Service, disruption budget and autoscaler go by the selector: a spare pod must not be sent requests."""
+    (selector,) = {json.dumps(by_kind()[kind]["spec"]["selector"]) for kind in ("PodDisruptionBudget", "Deployment")}
+    wanted = json.loads(selector)["matchLabels"].items()
+    for manifest in objects(EVERYTHING):
+        template = manifest.get("spec", {}).get("template")
+        if template and manifest["metadata"]["name"] != "llama" and manifest["metadata"]["namespace"] == "llama":
+            assert not wanted <= template["metadata"]["labels"].items(), manifest["metadata"]["name"]
 
 
 def test_every_object_is_ours_and_of_this_model() -> None:
@@ -207,7 +288,6 @@ def test_a_label_of_the_stack_never_takes_the_place_of_the_selector() -> None:
     assert deployment["template"]["metadata"]["labels"]["coldstart/model"] == "llama"
 
 
-@pytest.mark.xfail(reason="JSON escapes a character beyond U+FFFF as two halves, which YAML does not join", strict=True)
 def test_an_emoji_arrives_whole() -> None:
     args = ("--chat-template=\N{SNOWFLAKE} \N{SNOWMAN} \N{ROCKET}",)
     assert container_of(replace(SPEC, engine=replace(ENGINE, args=args)))["command"][-1] == args[0]
@@ -298,13 +378,29 @@ RESTRICTED: dict[str, tuple[Callable[[Pod], bool], Callable[[Pod], object]]] = {
 @pytest.mark.parametrize("rule", RESTRICTED)
 def test_the_pod_meets_the_restricted_standard(rule: str) -> None:
     holds, spoil = RESTRICTED[rule]
-    for spec in (SPEC, replace(SPEC, time_sliced=True, api_key_secret="key", engine=replace(ENGINE, eager=True))):  # noqa: S106 - a name
-        pod = pod_of(spec)
+    pods = [pod_of(SPEC), *restricted_pods(EVERYTHING)]
+    assert len(pods) == 4  # the engine, the engine with every option, a spare, the filling of a shared file system
+    for pod in pods:
         assert "initContainers" not in pod
         assert holds(pod)
-        spoilt = copy.deepcopy(pod)
-        spoil(spoilt)
-        assert not holds(spoilt)
+    spoil(pods[0])
+    assert not holds(pods[0])
+
+
+def restricted_pods(spec: ServingSpec) -> list[Pod]:
+    """Pods of everything that lies in a namespace of the restricted standard."""
+    found = objects(spec)
+    restricted = {
+        manifest["metadata"]["name"]
+        for manifest in found
+        if manifest["kind"] == "Namespace"
+        and manifest["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    }
+    return [
+        copy.deepcopy(manifest["spec"]["template"]["spec"])
+        for manifest in found
+        if "template" in manifest.get("spec", {}) and manifest["metadata"]["namespace"] in restricted
+    ]
 
 
 def test_the_namespace_enforces_it() -> None:
@@ -368,7 +464,7 @@ def test_without_a_key_nothing_speaks_of_one() -> None:
 
 def test_nothing_in_any_object_looks_like_a_credential() -> None:
     secret = re.compile(r"AKIA[0-9A-Z]{16}|aws_secret_access_key\s*=|hf_[A-Za-z]{30}|BEGIN [A-Z ]*PRIVATE KEY")
-    for manifest in objects(replace(SPEC, api_key_secret="engine-api-key")):  # noqa: S106 - a name
+    for manifest in objects(EVERYTHING):
         assert manifest["kind"] != "Secret"
         assert not [text for text in strings(manifest) if secret.search(text)]
 
@@ -615,7 +711,7 @@ def test_the_pod_mounts_the_config_map_of_the_same_rendering() -> None:
         replace(SPEC, revision="c" * 40),
         replace(SPEC, gpus=2),
         replace(SPEC, budget=BUDGET | {"warmup": Phase(low_s=1, expected_s=2, high_s=99)}),
-        replace(SPEC, engine=replace(ENGINE, weights_uri="s3://other/")),
+        replace(SPEC, weights=replace(WEIGHTS, uri="s3://other/")),
     ],
     ids=["revision", "gpus", "budget", "weights"],
 )
@@ -646,12 +742,15 @@ def test_the_launcher_understands_what_it_is_told(tmp_path: Path) -> None:
         replace(SPEC, revision="unpinned", image="vllm/vllm-openai:v0.33.0"),
         replace(SPEC, engine=replace(ENGINE, eager=True, context_tokens=128, concurrency=1)),
         replace(SPEC, engine=replace(ENGINE, distributed=True, tensor_parallel=8, concurrency=4096), gpus=8),
+        EVERYTHING,
     ):
         config = launcher.Config.from_json(json.loads(by_kind(spec)["ConfigMap"]["data"]["launcher.json"]))
         command = container_of(spec)["command"][5:]
         launcher.check_engine_argv(command, config)
-        (path,) = config.paths
-        assert path.source == spec.engine.weights_uri
+        assert [path.kind for path in config.paths] == list(spec.weights.order)
+        path = config.paths[-1]
+        assert path.source == spec.weights.uri
+        assert (config.compile_cache is not None) == (spec.compile_cache is not None)
         assert config.gpus == spec.gpus
         assert config.served_model_name == spec.name
         assert config.drain_timeout_s == spec.engine.shutdown_timeout_s + 10

@@ -1,0 +1,46 @@
+"""A snapshot, before and after it is made, for machines and for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.images.inspection_view import size
+from scripts.images.snapshot import Bake, volume_of
+
+
+def bake_document(bake: Bake, snapshot: str | None) -> dict[str, Any]:
+    """What `--json` prints; `snapshot` is null in a dry run."""
+    hydration = bake.hydration
+    return {
+        "stack": bake.stack.name,
+        "image": bake.image,
+        "snapshot": snapshot,
+        "snapshot_bytes": bake.snapshot_bytes,
+        "baker": bake.baker.name,
+        "machine_image": bake.parameter,
+        "hydration": {
+            "rate_mib_s": hydration.rate_mib_s,
+            "seconds": hydration.seconds,
+            "usd_per_node": hydration.usd_per_node,
+            "usd_per_month": hydration.usd_per_month,
+        },
+        "block_device": None if snapshot is None else volume_of(bake, snapshot),
+    }
+
+
+def bake_lines(bake: Bake, snapshot: str | None) -> list[str]:
+    """What a person reads."""
+    hydration = bake.hydration
+    lines = [
+        f"image       {bake.image}",
+        f"snapshot    {snapshot or 'not made yet'}, about {size(bake.snapshot_bytes)}",
+        f"storage     ${hydration.usd_per_month:,.2f} a month",
+        f"hydration   {hydration.words}",
+        f"baked on    {bake.baker.name}, {bake.parameter.rsplit('/', 2)[1]}, SOCI on",
+    ]
+    if snapshot is None:
+        lines.append("Nothing was made: --yes makes it.")
+        return lines
+    rate = "" if hydration.rate_mib_s is None else f", VolumeInitializationRate {hydration.rate_mib_s}"
+    lines.append(f"node        {snapshot} on the data volume (/dev/xvdb){rate}")
+    return lines

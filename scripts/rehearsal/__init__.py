@@ -1,0 +1,1 @@
+"""The whole chain on one machine: S3 server, staged model, rendered pod, the real engine. No AWS, no GPU."""

@@ -1,0 +1,1 @@
+"""Scripts that the engine environment's Python runs: it has what this package must not import."""

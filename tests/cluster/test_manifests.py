@@ -1,0 +1,180 @@
+"""What a model stack renders, on a real API server: accepted strictly, admitted, scheduled on a GPU node, Ready."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from moto.ec2.models.instance_types import INSTANCE_TYPES
+
+from infra.specs import ModelSpecs, model_specs
+from infra.stack_file import read
+from serving.manifests import objects
+from serving.placement import GPU_TAINT, MODEL_LABEL
+from tests.standin.simulated_nodes import allocatable
+from tests.toolchain.control_plane import ControlPlane
+from tests.toolchain.kube_api import ApiError, KubeApi
+from tests.toolchain.waiting import wait_until
+
+MODELS = ("dev-llama-3-1-8b", "dev-qwen2-5-0-5b", "dev-qwen3-32b")
+FORBIDDEN = 403
+
+
+def specs_of(name: str, stacks: Path, changes: dict[str, Any] | None = None) -> ModelSpecs:
+    """The specs of a shipped model stack, with a few settings changed."""
+    file = stacks / f"Pulumi.{name}.yaml"
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for path, value in (changes or {}).items():
+        here, *parts = document["config"]["coldstart:model"], *path.split(".")
+        for part in parts[:-1]:
+            here = here.setdefault(part, {})
+        here[parts[-1]] = value
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    stack = read(name, stacks)
+    assert stack.model is not None
+    return model_specs(stack, stack.model)
+
+
+@pytest.fixture(params=MODELS)
+def specs(request: pytest.FixtureRequest, stacks: Path) -> ModelSpecs:
+    return specs_of(request.param, stacks)
+
+
+@pytest.fixture
+def manifests(specs: ModelSpecs) -> list[dict[str, Any]]:
+    """The rendered objects; one replica is asked for, as KEDA would."""
+    rendered = [copy.deepcopy(dict(manifest)) for manifest in objects(specs.serving)]
+    for manifest in rendered:
+        if manifest["kind"] == "Deployment":
+            manifest["spec"]["replicas"] = 1
+    return rendered
+
+
+@pytest.fixture
+def applied(plane: ControlPlane, specs: ModelSpecs, manifests: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The objects on the server; the namespace goes with everything in it."""
+    for manifest in manifests:
+        plane.api.apply(manifest)
+    yield manifests
+    plane.api.delete(f"/api/v1/namespaces/{specs.serving.namespace}")
+    gone = f"/api/v1/namespaces/{specs.serving.namespace}"
+    wait_until(lambda: plane.api.get(gone) is None, what="the namespace is gone")
+
+
+@pytest.fixture
+def gpu_node(plane: ControlPlane, specs: ModelSpecs) -> Iterator[dict[str, Any]]:
+    """A node of the model's group, as big as EC2 says that its instance type is."""
+    name = f"{specs.serving.name}-node"
+    yield plane.join_node(
+        name,
+        labels={MODEL_LABEL: specs.serving.name, "node.kubernetes.io/instance-type": specs.node.instance.name},
+        taints=[{"key": GPU_TAINT.key, "value": GPU_TAINT.value, "effect": GPU_TAINT.effect.pod}],
+        allocatable=allocatable(INSTANCE_TYPES[specs.node.instance.name]),
+    )
+    plane.api.delete(f"/api/v1/nodes/{name}")
+
+
+def pods(api: KubeApi, specs: ModelSpecs) -> list[dict[str, Any]]:
+    """The model's pods."""
+    namespace, name = specs.serving.namespace, specs.serving.name
+    return api.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector={MODEL_LABEL}={name}")
+
+
+def deployment_path(specs: ModelSpecs) -> str:
+    return f"/apis/apps/v1/namespaces/{specs.serving.namespace}/deployments/{specs.serving.name}"
+
+
+def test_every_object_is_accepted_strictly(plane: ControlPlane, manifests: list[dict[str, Any]]) -> None:
+    namespace, *others = manifests
+    assert namespace["kind"] == "Namespace"
+    plane.api.apply(namespace)
+    for manifest in others:
+        answered = plane.api.apply(manifest, dry_run=True)
+        assert answered["metadata"]["name"] == manifest["metadata"]["name"]
+    plane.api.delete(f"/api/v1/namespaces/{namespace['metadata']['name']}")
+    path = plane.api.path_of(namespace)
+    wait_until(lambda: plane.api.get(path) is None, what="the namespace is gone")
+
+
+def test_a_misspelt_field_is_refused(
+    plane: ControlPlane, applied: list[dict[str, Any]], manifests: list[dict[str, Any]]
+) -> None:
+    (deployment,) = [manifest for manifest in manifests if manifest["kind"] == "Deployment"]
+    wrong = copy.deepcopy(deployment)
+    wrong["spec"]["template"]["spec"]["containers"][0]["startUpProbe"] = {}
+    with pytest.raises(ApiError, match="startUpProbe: field not declared in schema"):
+        plane.api.apply(wrong, dry_run=True)
+    (scaled,) = [manifest for manifest in applied if manifest["kind"] == "ScaledObject"]
+    wrong = copy.deepcopy(scaled)
+    wrong["spec"]["maxReplicaCount"] = "many"
+    with pytest.raises(ApiError, match="maxReplicaCount"):
+        plane.api.apply(wrong, dry_run=True)
+
+
+@pytest.mark.usefixtures("applied")
+def test_the_namespace_admits_restricted_pods_only(plane: ControlPlane, specs: ModelSpecs) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "root", "namespace": specs.serving.namespace},
+        "spec": {"containers": [{"name": "shell", "image": "busybox"}], "hostNetwork": True},
+    }
+    with pytest.raises(ApiError, match=r'violates PodSecurity "restricted:latest": host namespaces') as refused:
+        plane.api.apply(pod, dry_run=True)
+    assert refused.value.code == FORBIDDEN
+
+
+@pytest.mark.usefixtures("applied")
+def test_the_deployment_waits_for_a_gpu_node_and_is_ready_on_it(
+    plane: ControlPlane, specs: ModelSpecs, request: pytest.FixtureRequest
+) -> None:
+    plane.join_node("plain", allocatable={"cpu": "96", "memory": "1000Gi"})
+
+    def unschedulable() -> str:
+        conditions = [each for pod in pods(plane.api, specs) for each in pod["status"].get("conditions", [])]
+        return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
+
+    assert "node affinity/selector" in wait_until(unschedulable, what="the scheduler finds no node")
+    node = request.getfixturevalue("gpu_node")
+    path = deployment_path(specs)
+    wait_until(
+        lambda: plane.api.get(path)["status"].get("readyReplicas") == 1,
+        what=lambda: f"the deployment is Ready; {unschedulable()}",
+        patience_s=30,
+    )
+    (pod,) = pods(plane.api, specs)
+    assert pod["spec"]["nodeName"] == node["metadata"]["name"]
+    plane.api.delete("/api/v1/nodes/plain")
+
+
+@pytest.mark.usefixtures("applied", "gpu_node")
+def test_a_second_replica_does_not_fit_on_the_same_node(plane: ControlPlane, specs: ModelSpecs) -> None:
+    plane.api.request(
+        "PATCH",
+        f"{deployment_path(specs)}/scale",
+        body={"spec": {"replicas": 2}},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+
+    def refused() -> list[str]:
+        conditions = [each for pod in pods(plane.api, specs) for each in pod["status"].get("conditions", [])]
+        return [each["message"] for each in conditions if each.get("reason") == "Unschedulable"]
+
+    (message,) = wait_until(
+        lambda: (found := refused()) and len(found) == 1 and found, what=lambda: f"one pod waits: {refused()}"
+    )
+    assert "Insufficient nvidia.com/gpu" in message
+
+
+@pytest.mark.usefixtures("applied")
+def test_the_service_and_the_budget_select_the_pods(plane: ControlPlane, specs: ModelSpecs) -> None:
+    namespace, name = specs.serving.namespace, specs.serving.name
+    template = plane.api.get(deployment_path(specs))["spec"]["template"]["metadata"]["labels"]
+    service = plane.api.get(f"/api/v1/namespaces/{namespace}/services/{name}")
+    budget = plane.api.get(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}")
+    assert service["spec"]["selector"].items() <= template.items()
+    assert budget["spec"]["selector"]["matchLabels"].items() <= template.items()

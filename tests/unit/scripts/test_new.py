@@ -1,0 +1,91 @@
+"""`coldstart new`: a stack file that `pulumi up` would take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import yaml
+
+from budget.problems import BadInput
+from infra.stack_file import STACKS, read
+from scripts.new import Request, write_stack
+
+SHA = "0e9e39f249a16976918f6564b8830bc894c89659"
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.fixture
+def stacks(tmp_path: Path) -> Path:
+    (tmp_path / "Pulumi.dev.yaml").write_text((STACKS / "Pulumi.dev.yaml").read_text())
+    return tmp_path
+
+
+def hub(sha: str | None = SHA) -> Any:
+    api = Mock()
+    if sha is None:
+        api.model_info.side_effect = OSError("no route")
+    else:
+        api.model_info.return_value = Mock(sha=sha)
+    return api
+
+
+def test_the_cheapest_instance_is_written_with_its_revision(stacks: Path) -> None:
+    written = write_stack(Request(environment="dev", model=LLAMA, directory=stacks), api=hub())
+    stack = read(written["stack"], stacks)
+    assert written["stack"] == "dev-llama-3-1-8b"
+    assert stack.model is not None
+    assert stack.model.nodes.instance == written["instance"]
+    assert stack.model.revision == SHA
+    assert stack.model.source == LLAMA
+    assert len(Path(written["path"]).read_text().splitlines()) <= 20
+
+
+def test_an_objective_goes_into_the_file(stacks: Path) -> None:
+    written = write_stack(Request(environment="dev", model=LLAMA, directory=stacks, slo_s=250), api=hub())
+    stack = read(written["stack"], stacks)
+    assert stack.model is not None
+    assert stack.model.slo.cold_start_s == 250
+    assert written["cold_start_s"] <= 250
+
+
+def test_a_named_row_is_taken(stacks: Path) -> None:
+    request = Request(environment="dev", model=LLAMA, directory=stacks, instance="g6e.12xlarge", name="big")
+    written = write_stack(request, api=hub())
+    config = yaml.safe_load(Path(written["path"]).read_text())["config"]["coldstart:model"]
+    assert config["nodes"]["instance"] == "g6e.12xlarge"
+    assert config["engine"]["tensor_parallel"] == 1
+
+
+def test_without_the_hub_the_file_is_unpinned_and_says_so(stacks: Path) -> None:
+    written = write_stack(Request(environment="dev", model=LLAMA, directory=stacks), api=hub(None))
+    assert written["revision"] is None
+    stack = read(written["stack"], stacks)
+    assert stack.model is not None
+    assert stack.model.revision is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"environment": "prod"}, "is no environment stack"),
+        ({"instance": "g4dn.xlarge"}, "does not fit"),
+        ({"instance": "g6e.4xlage"}, "g6e.4xlarge"),
+        ({"slo_s": 10}, "The fastest that fits"),
+        ({"model": "no model"}, "is no model"),
+    ],
+)
+def test_what_cannot_be_written(stacks: Path, changes: dict[str, Any], words: str) -> None:
+    asked = {"environment": "dev", "model": LLAMA, "directory": stacks} | changes
+    with pytest.raises(BadInput, match=words):
+        write_stack(Request(**asked), api=hub())
+
+
+def test_a_file_is_not_overwritten_unasked(stacks: Path) -> None:
+    request = Request(environment="dev", model=LLAMA, directory=stacks)
+    write_stack(request, api=hub())
+    with pytest.raises(BadInput, match="is there already"):
+        write_stack(request, api=hub())
+    write_stack(Request(environment="dev", model=LLAMA, directory=stacks, force=True), api=hub())
