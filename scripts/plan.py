@@ -49,7 +49,10 @@ TODAY = "today"
     "--compare", metavar="FILE|STACK|today", help="A second plan beside it; `today` is the same start untuned."
 )
 @click.option(
-    "--purchase", type=click.Choice(["on-demand", "spot", "reservation", "capacity-block"]), default="on-demand" help="How nodes are bought; prices other than on-demand are in no list.",
+    "--purchase",
+    type=click.Choice(["on-demand", "spot", "reservation", "capacity-block"]),
+    default="on-demand",
+    help="How nodes are bought; prices other than on-demand are in no list.",
 )
 @click.option(
     "--usd-per-hour",

@@ -80,10 +80,9 @@ def test_a_refusal_is_bad_input_whatever_is_built_on_it(stacks: Path, monkeypatc
     assert failure is BadInput
 
 
-def test_an_evaluation_that_failed_leaves_nothing_to_the_next(stacks: Path) -> None:
-    before = evaluate("dev", directory=stacks)
+def test_an_evaluation_that_failed_leaves_nothing_to_the_next(declared: Declared, stacks: Path) -> None:
     refused(twice, stacks)
-    assert evaluate("dev", directory=stacks) == before
+    assert evaluate("dev", directory=stacks) == declared("dev")
 
 
 def test_wrong_settings_are_bad_input(stacks: Path) -> None:
@@ -101,8 +100,8 @@ def test_a_wrong_environment_stops_its_models(stacks: Path) -> None:
 # ---- what is recorded -----------------------------------------------------------------------------------------------
 
 
-def test_the_same_stack_gives_the_same_recording(stacks: Path) -> None:
-    assert evaluate(LLAMA, directory=stacks) == evaluate(LLAMA, directory=stacks)
+def test_the_same_stack_gives_the_same_recording(declared: Declared, stacks: Path) -> None:
+    assert evaluate(LLAMA, directory=stacks) == declared(LLAMA)
 
 
 def test_options_are_recorded_as_they_are_given(stacks: Path) -> None:

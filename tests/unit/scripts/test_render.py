@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,18 @@ HUNTER = "hunter2-do-not-print"
 
 @pytest.fixture(scope="module")
 def rendered() -> dict[str, Rendering]:
-    return {name: rendering(name) for name in ("dev", LLAMA)}
+    return {name: cached(name) for name in ("dev", LLAMA)}
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command need not evaluate again what this file has evaluated."""
+    monkeypatch.setattr(render_module, "rendering", cached)
+
+
+@cache
+def cached(name: str) -> Rendering:
+    return rendering(name)
 
 
 def below(folder: Path) -> set[str]:
@@ -122,6 +134,7 @@ def test_the_files_are_written_and_nothing_else(rendered: dict[str, Rendering], 
         assert (tmp_path / "out" / LLAMA / relative).read_text(encoding="utf-8") == text
 
 
+@pytest.mark.usefixtures("known")
 def test_the_command_writes_where_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "deep" / "out"
     assert run(["render", "dev", QWEN, "-o", str(out)]) == 0
@@ -131,6 +144,7 @@ def test_the_command_writes_where_it_is_told(tmp_path: Path, capsys: pytest.Capt
     assert QWEN in shown
 
 
+@pytest.mark.usefixtures("known")
 def test_without_a_folder_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,6 +154,7 @@ def test_without_a_folder_nothing_is_written(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("known")
 def test_json_and_files_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["render", QWEN, "--json", "-o", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
@@ -157,6 +172,7 @@ def test_a_file_that_is_no_longer_rendered_goes(rendered: dict[str, Rendering], 
     assert not stale.exists()
 
 
+@pytest.mark.usefixtures("known")
 @pytest.mark.xfail(reason="an OSError of a folder that can't be made ends in a traceback", strict=True)
 def test_a_folder_that_can_not_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
@@ -173,6 +189,7 @@ def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 # ---- for a person ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("known")
 def test_a_person_sees_resources_reasons_deployment_and_cost(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["render", LLAMA]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -190,12 +207,14 @@ def test_a_person_sees_resources_reasons_deployment_and_cost(capsys: pytest.Capt
         assert words in out
 
 
+@pytest.mark.usefixtures("known")
 def test_warnings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["render", QWEN]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"warning model.image: vllm/vllm-openai:v0.33.0 has no digest. Run: coldstart pin {QWEN}" in out
 
 
+@pytest.mark.usefixtures("known")
 def test_json_holds_what_a_person_sees(capsys: pytest.CaptureFixture[str], rendered: dict[str, Rendering]) -> None:
     assert run(["render", LLAMA, "--json"]) == 0
     (document,) = json.loads(capsys.readouterr().out)

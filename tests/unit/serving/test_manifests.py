@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -214,16 +213,25 @@ SPECS = st.builds(
 )
 
 
-@given(spec=SPECS)
-@settings(max_examples=10, deadline=None)
-def test_whatever_the_spec_every_object_is_valid_strictly(spec: ServingSpec) -> None:
+def check_objects(spec: ServingSpec, *versions: str) -> None:
     for manifest in objects(spec):
         if manifest["kind"] == "ScaledObject":
             check_scaled_object(manifest)
         if manifest["kind"] in CUSTOM_KINDS:
             continue
-        for version in VERSIONS:
+        for version in versions:
             kubernetes_validate.validate(dict(manifest), version, strict=True)
+
+
+def test_every_object_is_valid_strictly() -> None:
+    check_objects(SPEC, *VERSIONS)
+    check_objects(EVERYTHING, *VERSIONS)
+
+
+@given(spec=SPECS)
+@settings(max_examples=5, deadline=None)
+def test_whatever_the_spec_every_object_is_valid_strictly(spec: ServingSpec) -> None:
+    check_objects(spec, VERSIONS[-1])
 
 
 @given(spec=SPECS)
@@ -672,10 +680,11 @@ def test_the_pod_may_ask_for_names_its_identity_and_https_alone() -> None:
 # ---- the launcher ---------------------------------------------------------------------------------------------------
 
 
-def shipped_launcher(directory: Path, spec: ServingSpec = SPEC) -> ModuleType:
+@pytest.fixture(scope="module")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """The launcher as the ConfigMap carries it, imported."""
-    path = directory / "launch.py"
-    path.write_text(by_kind(spec)["ConfigMap"]["data"]["launch.py"], encoding="utf-8")
+    path = tmp_path_factory.mktemp("launcher") / "launch.py"
+    path.write_text(by_kind()["ConfigMap"]["data"]["launch.py"], encoding="utf-8")
     loader = importlib.util.spec_from_file_location("shipped_launcher", path)
     assert loader is not None
     assert loader.loader is not None
@@ -734,9 +743,7 @@ def test_what_does_not_concern_the_launcher_keeps_the_config_map() -> None:
     assert by_kind(scaled(max_replicas=9))["ConfigMap"]["metadata"]["name"] == before
 
 
-@pytest.mark.usefixtures("shipped")
-def test_the_launcher_understands_what_it_is_told(tmp_path: Path) -> None:
-    launcher = shipped_launcher(tmp_path)
+def test_the_launcher_understands_what_it_is_told(launcher: ModuleType) -> None:
     for spec in (
         SPEC,
         replace(SPEC, revision="unpinned", image="vllm/vllm-openai:v0.33.0"),
