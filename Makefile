@@ -48,6 +48,7 @@ lint: $(VENV)/dev.stamp
 
 bench: $(VENV)/run.stamp ## times and memory of the blueprint: never part of a test
 	$(BIN)/python benchmarks/blueprint.py
+	$(BIN)/python benchmarks/plan.py
 
 bench-stage: $(VENV)/dev.stamp .cache/bench-env/stamp .cache/crt-env/stamp ## what staging costs, against s5cmd and aws s3 sync; an hour, 50 GB of disk
 	$(BIN)/python -m benchmarks.stage

@@ -26,7 +26,7 @@ class Problem:
         return f"{self.where}: {self.found}. {self.fix}"
 
 
-class BadInput(ValueError):
+class BadInput(ValueError):  # noqa: N818 - what it is called wherever it is shown
     """Input that a person can mend. Carries every problem at once; the console command exits with 2."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

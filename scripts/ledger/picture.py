@@ -13,7 +13,7 @@ from scripts.ledger.record import Ledger, Segment
 from scripts.ledger.times import shown
 from scripts.waterfall import COLOURS, FONT, STYLE, seconds
 
-WIDTH, LEFT, RIGHT = 960, 196, 26
+WIDTH, LEFT, RIGHT = 960, 222, 26
 ROW, BAR, HEAD, FOOT = 52, 20, 64, 56
 UNACCOUNTED = "unaccounted"
 GREY, QUIET, INK, RED = "#9aa5b1", "#55606e", "#1c2530", "#b00020"

@@ -152,7 +152,7 @@ def container_of(spec: ServingSpec = SPEC) -> dict[str, Any]:
     return container
 
 
-def scaled(**changes: Any) -> ServingSpec:  # noqa: ANN401 - any field of Scaling
+def scaled(**changes: Any) -> ServingSpec:
     return replace(SPEC, scaling=replace(SPEC.scaling, **changes))
 
 
