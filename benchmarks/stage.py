@@ -35,7 +35,7 @@ CRT_PYTHON = ROOT / ".cache" / "crt-env" / "bin" / "python"
 COLDSTART = Path(sys.executable).with_name("coldstart")
 GB = 10**9
 FILES = 4
-PACE_MB_S = 2.0
+PACE_MB_S = 0.5
 """Of one connection in `paced`: far below what this machine serves, so that connections decide, not its processors."""
 HUB_PACE_MB_S = 8.0
 
@@ -258,7 +258,7 @@ def memory(work: Path, runs: int, gigabytes: float) -> None:
     """Peak memory of the process for one file of 1 GB and one of 20 GB."""
     del gigabytes
     peaks: dict[int, float] = {}
-    for size, times in ((1, runs), (20, 1)):
+    for size, times in ((20, 1), (1, runs)):
         source = model(work / f"model-{size}", size * GB, 1, sparse=True)
         with site(work) as at:
             entries = []
@@ -325,7 +325,7 @@ def say(line: str) -> None:
 
 PARTS: Mapping[str, tuple[Callable[[Path, int, float], None], float]] = {
     "folder": (folder, 4),
-    "paced": (paced, 1),
+    "paced": (paced, 0.5),
     "hub": (hub, 1),
     "memory": (memory, 1),
     "kills": (kills, 1),

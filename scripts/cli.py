@@ -78,6 +78,11 @@ def run(arguments: Sequence[str]) -> int:
     except Failure as error:
         click.echo(f"failed: {error}", err=True)
         return 1
+    except OSError as error:
+        # A disk that is full, a folder that can't be written, a pipe whose reader has gone.
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"failed: {place}{error.strerror or error}", err=True)
+        return 1
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 1

@@ -23,6 +23,7 @@ from scripts.ledger.collect import Collector, in_words, kept_ledgers
 from scripts.ledger.comparison import Side
 from scripts.ledger.folder import load, save, starts_in
 from scripts.ledger.kube_api import Api, ApiError
+from scripts.ledger.kubeconfig import Kubeconfig
 from scripts.ledger.merge import ledger_of
 from scripts.ledger.node_probe import Probe
 from scripts.ledger.pod_facts import condition
@@ -186,19 +187,17 @@ def _ledgers(target: Target, wishes: Wishes) -> Iterator[Ledger]:
         for folder in starts_in(wishes.source):
             yield ledger_of(load(folder), target.budget)
         return
-    api = _connect(wishes.context)
-    collector = Collector(api, _extras(api, target, wishes))
-    if wishes.trigger:
-        yield _triggered(api, collector, target, wishes)
-    elif wishes.watch:
-        yield from _watched(api, collector, target, wishes)
-    else:
-        yield from _newest(api, collector, target, wishes)
+    with _connect(wishes.context) as api:
+        collector = Collector(api, _extras(api, target, wishes))
+        if wishes.trigger:
+            yield _triggered(api, collector, target, wishes)
+        elif wishes.watch:
+            yield from _watched(api, collector, target, wishes)
+        else:
+            yield from _newest(api, collector, target, wishes)
 
 
-def _connect(context: str | None) -> Api:
-    from scripts.ledger.kubeconfig import Kubeconfig  # noqa: PLC0415 - a saved folder needs no client
-
+def _connect(context: str | None) -> Kubeconfig:
     return Kubeconfig.of(context)
 
 
@@ -375,23 +374,23 @@ def _rehearsed(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Sequ
 
 def _in_cluster(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Sequence[Ledger]]:
     _agreed(target, wishes, 2 * wishes.times)
-    api = _connect(wishes.context)
-    collector = Collector(api, _extras(api, target, wishes))
-    sides = Sides(
-        api=api,
-        namespace=target.namespace,
-        deployment=target.model,
-        lever=lever,
-        patience_s=target.patience_s,
-        wait=_wait,
-        say=_say,
-    )
+    with _connect(wishes.context) as api:
+        collector = Collector(api, _extras(api, target, wishes))
+        sides = Sides(
+            api=api,
+            namespace=target.namespace,
+            deployment=target.model,
+            lever=lever,
+            patience_s=target.patience_s,
+            wait=_wait,
+            say=_say,
+        )
 
-    def start(pod: Object) -> Bundle:
-        time.sleep(SETTLE_S)
-        return collector.start(pod)
+        def start(pod: Object) -> Bundle:
+            time.sleep(SETTLE_S)
+            return collector.start(pod)
 
-    def run(side: Side) -> Ledger:
-        return _measured(sides.run(side, start), target, wishes)
+        def run(side: Side) -> Ledger:
+            return _measured(sides.run(side, start), target, wishes)
 
-    return comparison.interleaved(run, wishes.times)
+        return comparison.interleaved(run, wishes.times)

@@ -15,6 +15,7 @@ from scripts.ledger.baseline import baseline_of, read, regressions, write
 from scripts.ledger.collect import Collector, in_words
 from scripts.ledger.folder import load, starts_in
 from scripts.ledger.kube_api import ApiError
+from scripts.ledger.kubeconfig import Kubeconfig
 from scripts.ledger.merge import ledger_of
 from scripts.ledger.record import Ledger
 from scripts.ledger.target import Target, target_of
@@ -77,11 +78,10 @@ def command(
 def _ledgers(target: Target, source: Path | None, context: str | None, last: int) -> list[Ledger]:
     if source:
         return [ledger_of(load(folder), target.budget) for folder in starts_in(source)]
-    from scripts.ledger.kubeconfig import Kubeconfig  # noqa: PLC0415 - saved starts need no client
-
-    collector = Collector(Kubeconfig.of(context))
-    try:
-        pods = collector.pods(target.namespace, target.selector)
-    except ApiError as error:
-        raise Failure(f"the pods in namespace {target.namespace}: {in_words(error)}") from error
-    return [ledger_of(collector.start(pod), target.budget) for pod in pods[:last]]
+    with Kubeconfig.of(context) as api:
+        collector = Collector(api)
+        try:
+            pods = collector.pods(target.namespace, target.selector)
+        except ApiError as error:
+            raise Failure(f"the pods in namespace {target.namespace}: {in_words(error)}") from error
+        return [ledger_of(collector.start(pod), target.budget) for pod in pods[:last]]

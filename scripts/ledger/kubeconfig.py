@@ -1,30 +1,32 @@
 """The API server through a person's kubeconfig: contexts, exec plugins such as `aws eks get-token`, certificates.
 
-The official client signs in and speaks TLS (docs/decisions/0040); what is asked stays raw JSON, as in the recorder.
+lightkube signs in and speaks TLS (docs/decisions/0021, 0040); what is asked stays raw JSON, as in the recorder.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlencode
+from typing import Self
+
+import httpx2
+from lightkube import KubeConfig
+from lightkube.config.client_adapter import Client, ConnectionParams
+from lightkube.core.exceptions import ConfigError
 
 from budget.problems import bad_input
 from scripts.ledger.kube_api import TIMEOUT_S, ApiError, refusal
 from scripts.ledger.raw import Object, object_of
 
-if TYPE_CHECKING:
-    from kubernetes.client import ApiClient
+CONNECT_S = 10.0
 
 
 class Kubeconfig:
     """One cluster, as one person. Raises ApiError whenever the server refuses or can't be reached."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: httpx2.Client) -> None:
         self._client = client
 
     @classmethod
@@ -36,89 +38,60 @@ class Kubeconfig:
             file: None takes $KUBECONFIG, else ~/.kube/config.
 
         Raises:
-            BadInput: no kubeconfig, no such context, or a plugin that can't be run.
+            BadInput: no kubeconfig, no such context, or one that can't be used.
         """
-        from kubernetes.config import ConfigException, new_client_from_config  # noqa: PLC0415 # pyright: ignore[reportUnknownVariableType] - takes a second; its parameters are untyped
-
         where = file or Path(os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep)[0]).expanduser()
         if not where.is_file():
-            raise bad_input(
-                str(where),
-                "there is no kubeconfig",
-                "Run `aws eks update-kubeconfig`, or measure a saved folder with --from.",
-            )
+            fix = "Run `aws eks update-kubeconfig`, or measure a saved folder with --from."
+            raise bad_input(str(where), "there is no kubeconfig", fix)
+        shown = f"{where}, context {context or '(current)'}"
+        fix = "Name one that `kubectl config get-contexts` lists."
         try:
-            return cls(new_client_from_config(config_file=str(where), context=context, persist_config=False))
-        except ConfigException as error:
-            raise bad_input(
-                f"{where}, context {context or '(current)'}",
-                str(error),
-                "Name one that `kubectl config get-contexts` lists.",
-            ) from error
+            config = KubeConfig.from_file(where).get(context)
+            if config is None:
+                raise bad_input(shown, "the kubeconfig has no current context", fix)
+            timeout = httpx2.Timeout(TIMEOUT_S, connect=CONNECT_S)
+            return cls(Client(config, ConnectionParams(timeout=timeout)))
+        except (ConfigError, OSError, KeyError) as error:
+            raise bad_input(shown, str(error), fix) from error
+
+    def __enter__(self) -> Self:
+        """Nothing is asked before the first question."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes its connections."""
+        self._client.close()
 
     def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
         """GET, as text."""
-        return self._read(self._ask("GET", path, query, None, "", (10.0, TIMEOUT_S)))
+        return self._ask("GET", path, query, None, "").text
 
     def send(self, method: str, path: str, body: Object | None = None, kind: str = "application/json") -> Object:
         """A write; the parsed answer."""
-        answer = self._read(self._ask(method, path, None, body, kind, (10.0, TIMEOUT_S)))
+        answer = self._ask(method, path, None, body, kind).text
         return object_of(json.loads(answer) if answer else None)
 
     def stream(self, path: str, query: Mapping[str, str], timeout_s: float) -> Iterator[str]:
         """GET, line by line, until the server ends it."""
-        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - comes with the client
-
-        answer = self._ask("GET", path, query, None, "", (10.0, timeout_s))
-        held = b""
+        timeout = httpx2.Timeout(timeout_s, connect=CONNECT_S)
         try:
-            for chunk in answer.stream(65536, decode_content=True):
-                *whole, held = (held + chunk).split(b"\n")
-                for line in whole:
-                    yield line.decode("utf-8", "replace")
-            if held:
-                yield held.decode("utf-8", "replace")
-        except (HTTPError, OSError) as error:
+            with self._client.stream("GET", path, params=dict(query), timeout=timeout) as answer:
+                if answer.is_error:
+                    raise refusal(answer.status_code, answer.read())
+                yield from answer.iter_lines()
+        except (httpx2.HTTPError, httpx2.StreamError, ConfigError) as error:
             raise ApiError(0, f"{path}: {error or type(error).__name__}") from error
-        finally:
-            with contextlib.suppress(HTTPError, OSError):
-                answer.close()
 
     def _ask(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: Object | None,
-        kind: str,
-        timeout_s: tuple[float, float],
-    ) -> Any:  # noqa: ANN401 - urllib3's response, which the client hands out untyped
-        """One request; the answer's body is not read yet."""
-        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - as above
-        from kubernetes.config import ConfigException  # noqa: PLC0415 - as above
-        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - as above
-
-        headers: dict[str, str] = {"Accept": "application/json, */*"}
-        payload = None if body is None else json.loads(json.dumps(body, default=dict))
-        if payload is not None:
-            headers["Content-Type"] = kind
-        host = str(cast("Any", self._client).configuration.host)
-        url = host + path + (f"?{urlencode(query)}" if query else "")
+        self, method: str, path: str, query: Mapping[str, str] | None, body: Object | None, kind: str
+    ) -> httpx2.Response:
+        content = None if body is None else json.dumps(body, default=dict).encode()
+        headers = {"Accept": "application/json, */*"} | ({} if content is None else {"Content-Type": kind})
         try:
-            self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, payload)
-            answer: Any = self._client.call_api(method, url, headers, payload, None, timeout_s).response
-        except ApiException as error:
-            raise ApiError(0, f"{path}: {error}") from error
-        except (HTTPError, OSError, ConfigException) as error:
+            answer = self._client.request(method, path, params=dict(query) if query else None, content=content, headers=headers)
+        except (httpx2.HTTPError, ConfigError, ValueError, OSError) as error:
             raise ApiError(0, f"{path}: {error or type(error).__name__}") from error
-        if answer.status >= 400:  # noqa: PLR2004 - HTTP's own border
-            raise refusal(answer.status, answer.read())
+        if answer.is_error:
+            raise refusal(answer.status_code, answer.content)
         return answer
-
-    def _read(self, answer: Any) -> str:  # noqa: ANN401 - as above
-        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - as above
-
-        try:
-            return answer.read().decode("utf-8", "replace")
-        except (HTTPError, OSError) as error:
-            raise ApiError(0, f"the answer was cut: {error}") from error

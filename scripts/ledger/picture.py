@@ -17,7 +17,7 @@ WIDTH, LEFT, RIGHT = 960, 222, 26
 ROW, BAR, HEAD, FOOT = 52, 20, 64, 56
 UNACCOUNTED = "unaccounted"
 GREY, QUIET, INK, RED = "#9aa5b1", "#55606e", "#1c2530", "#b00020"
-LETTER = 6.0
+LETTER = 6.8
 """Width of a letter of the small text, for placing it."""
 
 

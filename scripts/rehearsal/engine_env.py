@@ -29,14 +29,17 @@ class EngineEnv:
         """The S3 server's program."""
         return self.folder / "bin" / "weed"
 
-    def run(self, script: str, *arguments: str, timeout_s: float = 300.0) -> str:
+    def run(self, script: str, *arguments: str, timeout_s: float = 900.0) -> str:
         """Runs one of the scripts of `in_engine_env`; what it printed.
 
         Raises:
-            Failure: it failed; with the end of what it said.
+            Failure: it failed, with the end of what it said; or took too long.
         """
         argv = [str(self.python), str(SCRIPTS / script), *arguments]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)  # noqa: S603 - our own script
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)  # noqa: S603 - our own script
+        except subprocess.TimeoutExpired as error:
+            raise Failure(f"{script} was not done in {timeout_s:.0f} s: is this machine busy?") from error
         if done.returncode:
             raise Failure(f"{script} ended with {done.returncode}: {done.stderr.strip()[-600:]}")
         return done.stdout

@@ -88,12 +88,11 @@ def test_a_start_is_measured_from_the_api_and_the_log(plane: StartsPlane, measur
     assert json.loads(again.stdout)["ledgers"] == [ledger]
 
 
-def test_the_newest_starts_come_first(plane: StartsPlane, measure: Any) -> None:
+def test_the_newest_starts_come_first(plane: StartsPlane, measure: Any, api: Kubeconfig) -> None:
     started(plane, 3)
     result = measure("--pod", f"{NAMESPACE}/nothing")
     assert result.exit_code == 1
     assert "not there" in str(result.exception)
-    api = Kubeconfig.of(None, plane.kubeconfig)
     pods = Collector(api).pods(NAMESPACE, f"coldstart/model={MODEL}")
     stamps = [pod["metadata"]["creationTimestamp"] for pod in pods]
     assert len(pods) == 3
@@ -165,7 +164,13 @@ def restricted(plane: StartsPlane, folder: Path, name: str, rules: list[dict[str
     return path
 
 
-def trigger(plane: StartsPlane, said: list[str]) -> Trigger:
+@pytest.fixture
+def api(plane: StartsPlane) -> Iterator[Kubeconfig]:
+    with Kubeconfig.of(None, plane.kubeconfig) as api:
+        yield api
+
+
+def trigger(api: Kubeconfig, said: list[str]) -> Trigger:
     def wait(condition: Any, patience_s: float) -> bool:
         try:
             wait_until(condition, what="", patience_s=patience_s)
@@ -189,10 +194,10 @@ def replicas(plane: StartsPlane) -> int:
     return deployment["spec"]["replicas"]
 
 
-def test_a_made_start_restores_the_size_and_removes_its_own_pod(plane: StartsPlane) -> None:
+def test_a_made_start_restores_the_size_and_removes_its_own_pod(plane: StartsPlane, api: Kubeconfig) -> None:
     (before,) = started(plane)
     said: list[str] = []
-    with trigger(plane, said).start(None, 30.0) as pod:
+    with trigger(api, said).start(None, 30.0) as pod:
         assert replicas(plane) == 2
         assert pod["metadata"]["uid"] != before["metadata"]["uid"]
         assert any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"]["conditions"])
@@ -202,11 +207,11 @@ def test_a_made_start_restores_the_size_and_removes_its_own_pod(plane: StartsPla
     assert said[-1] == "restoring 1 replica(s)"
 
 
-def test_a_start_on_a_cold_node_waits_for_a_new_one(plane: StartsPlane) -> None:
+def test_a_start_on_a_cold_node_waits_for_a_new_one(plane: StartsPlane, api: Kubeconfig) -> None:
     said: list[str] = []
     joined = threading.Thread(target=lambda: (wait_until(plane.pods, what="the pod"), plane.gpu_node("gpu-fresh")))
     joined.start()
-    with trigger(plane, said).start("node", 60.0) as pod:
+    with trigger(api, said).start("node", 60.0) as pod:
         assert pod["spec"]["nodeName"] == "gpu-fresh"
         assert plane.api.get("/api/v1/nodes/gpu-warm")["spec"]["unschedulable"] is True  # type: ignore[index]
     joined.join()
@@ -215,17 +220,17 @@ def test_a_start_on_a_cold_node_waits_for_a_new_one(plane: StartsPlane) -> None:
     plane.api.delete("/api/v1/nodes/gpu-fresh")
 
 
-def test_no_node_is_as_warm_as_asked(plane: StartsPlane) -> None:
+def test_no_node_is_as_warm_as_asked(plane: StartsPlane, api: Kubeconfig) -> None:
     with (
         pytest.raises(Failure, match="no Ready node of llama has a free GPU and the image"),
-        trigger(plane, []).start("pod", 5.0),
+        trigger(api, []).start("pod", 5.0),
     ):
         pass
     assert replicas(plane) == 0
 
 
-def test_an_interrupted_start_restores_the_size(plane: StartsPlane) -> None:
-    with pytest.raises(KeyboardInterrupt), trigger(plane, []).start(None, 30.0):
+def test_an_interrupted_start_restores_the_size(plane: StartsPlane, api: Kubeconfig) -> None:
+    with pytest.raises(KeyboardInterrupt), trigger(api, []).start(None, 30.0):
         raise KeyboardInterrupt
     assert replicas(plane) == 0
 

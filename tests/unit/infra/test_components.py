@@ -16,6 +16,9 @@ from infra import offline
 from infra.cluster import kubeconfig
 from infra.offline import Evaluation, Recorded
 from infra.reference import EnvironmentOutputs
+from infra.rules import check
+from infra.stack_file import read
+from tests.unit.infra.changed_stacks import change
 from tests.unit.infra.failing import failure_of
 from tests.unit.infra.order import waits_for
 
@@ -334,3 +337,63 @@ def test_names_in_kubernetes_are_dns_labels(declared: Declared, stack: str) -> N
     for resource in declared(stack).resources:
         if resource.type.startswith("kubernetes:") and "metadata" in resource.inputs:
             assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", resource.inputs["metadata"]["name"])
+
+
+IMPOSSIBLE: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "a Service that begins with a digit": (LLAMA, "dev-7b", {}),
+    "a namespace that is the cluster's own": (LLAMA, "dev-kube-system", {}),
+    "a namespace that is there already": (LLAMA, "dev-default", {}),
+    "the namespace of the environment's controllers": (LLAMA, "dev-keda", {}),
+    "a name that leaves no room for the engine's suffix": (LLAMA, f"dev-{'x' * 58}", {}),
+    "a bucket of more than 63 characters": ("dev", f"dev-{'x' * 40}", {}),
+    "a tag without a name": ("dev", "dev", {"environment.tags": {"": "x"}}),
+    "a tag of more than 128 characters": ("dev", "dev", {"environment.tags": {"k" * 129: "x"}}),
+    "a zone that is named twice": (LLAMA, LLAMA, {"model.nodes.zones": ["a", "a"]}),
+    "a role that administers twice": ("dev", "dev", {"environment.access.admin_roles": [ADMINS[0], ADMINS[0]]}),
+    "the world in two halves": ("dev", "dev", {"environment.access.public_cidrs": ["0.0.0.0/1", "128.0.0.0/1"]}),
+    "a window that ends when it begins": (
+        LLAMA,
+        LLAMA,
+        {"model.scaling.schedule": [{"start": "0 8 * * *", "end": "0 8 * * *", "replicas": 2}]},
+    ),
+    "a window at no hour": (
+        LLAMA,
+        LLAMA,
+        {"model.scaling.schedule": [{"start": "99 8 * * *", "end": "x y z a b", "replicas": 2}]},
+    ),
+    "a tag with a line break in it": ("dev", "dev", {"environment.owner": "platform\nteam"}),
+    "a tag value that AWS takes no letter of": ("dev", "dev", {"environment.tags": {"team": "a|b;<c>"}}),
+    "a bucket name that S3 keeps to itself": ("dev", "dev", {"environment.bucket.name": "xn--weights"}),
+    "a key of another region": (
+        "dev",
+        "dev",
+        {"environment.bucket.kms_key_arn": "arn:aws:kms:eu-west-1:111122223333:key/0123"},
+    ),
+    "80,000 IOPS on the 20 GiB that follow from NVMe": (LLAMA, LLAMA, {"model.nodes.volume": {"iops": 80_000}}),
+    "more nodes than the guardrails let through": (LLAMA, LLAMA, {"model.scaling.max_replicas": 1_000}),
+    "16 GB of weights on a tenth of a GPU": (
+        LLAMA,
+        LLAMA,
+        {"model.nodes.instance": "p5.4xlarge", "model.nodes.gpu_sharing": {"mig_profile": "1g.10gb"}},
+    ),
+}
+"""What AWS, Kubernetes or KEDA refuse only after `pulumi up` has begun to create things."""
+
+
+@pytest.mark.xfail(reason="no rule says so", strict=True)
+@pytest.mark.parametrize(("stack", "name", "changes"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
+def test_what_can_not_be_created_is_refused_before_anything_is(
+    stacks: Path, stack: str, name: str, changes: dict[str, Any]
+) -> None:
+    change(stacks, stack, changes, rename=name)
+    with pytest.raises(BadInput):
+        check(read(name, stacks))
+
+
+@pytest.mark.xfail(
+    reason="the replicas of every Deployment are left to KEDA, also those that KEDA does not know", strict=True
+)
+def test_a_change_of_spare_replicas_reaches_the_cluster(declared: Declared) -> None:
+    found = declared(LLAMA, {"model.scaling.spare_replicas": 2})
+    (spare,) = [resource for resource in found.of_type(":Deployment") if resource.name.endswith("-spare")]
+    assert "spec.replicas" not in spare.ignore_changes

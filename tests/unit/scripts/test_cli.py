@@ -100,9 +100,6 @@ def test_a_fault_of_ours_is_not_hidden(verb: list[BaseException | int | None]) -
         run(["try"])
 
 
-@pytest.mark.xfail(
-    reason="a folder that can't be written, a disk that is full, a pipe that is gone: a traceback", strict=True
-)
 @pytest.mark.parametrize(
     "error", [PermissionError(13, "Permission denied", "/out"), OSError(28, "No space left on device", "/out/a")]
 )

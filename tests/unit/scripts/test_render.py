@@ -274,6 +274,28 @@ def test_wrong_settings_are_bad_input_with_every_problem(
     assert all(line.startswith("error: model.") for line in err.splitlines())
 
 
+@pytest.mark.xfail(reason="a byte that is no UTF-8 ends in a traceback", strict=True)
+def test_a_file_of_another_encoding(
+    stacks: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = stacks / "Pulumi.dev.yaml"
+    path.write_bytes(path.read_bytes().replace(b"platform-team", b"plattf\xf6rm"))
+    from_folder(monkeypatch, stacks)
+    assert run(["render", "dev"]) == 2
+    assert capsys.readouterr().err.startswith("error: Pulumi.dev.yaml")
+
+
+@pytest.mark.xfail(reason="YAML lets the last of two equal keys win without a word", strict=True)
+def test_a_key_that_is_there_twice(
+    stacks: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = stacks / "Pulumi.dev.yaml"
+    path.write_text(path.read_text(encoding="utf-8") + "    owner: somebody-else\n", encoding="utf-8")
+    from_folder(monkeypatch, stacks)
+    assert run(["render", "dev"]) == 2
+    assert "owner" in capsys.readouterr().err
+
+
 # ---- secrets --------------------------------------------------------------------------------------------------------
 
 

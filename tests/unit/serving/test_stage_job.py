@@ -20,7 +20,7 @@ from serving.stage_job import NAMESPACE, SERVICE_ACCOUNT, StageJobSpec, objects
 VERSIONS = ("1.34", "1.35", "1.36")
 
 
-def spec(**changes: Any) -> StageJobSpec:  # noqa: ANN401 - members of the spec
+def spec(**changes: Any) -> StageJobSpec:
     base = StageJobSpec(
         slug="llama-3-1-8b",
         image="vllm/vllm-openai:v0.33.0@sha256:" + "ab" * 32,

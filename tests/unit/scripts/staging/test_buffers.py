@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scripts.staging.buffers import Buffers, Closed
@@ -28,6 +28,7 @@ def test_idle_buffers_of_another_size_make_room() -> None:
     assert len(buffers.lend(10, wait=False)) == 10
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.booleans()), max_size=60))
 def test_never_more_than_the_limit_is_out(steps: list[tuple[int, bool]]) -> None:
     buffers, out = Buffers(8), []

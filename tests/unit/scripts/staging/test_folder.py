@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from budget.problems import BadInput
@@ -50,6 +50,7 @@ def test_one_byte_of_what_engines_read_changes_it(tmp_path: Path, path: str) -> 
     assert opened(tmp_path / "two", files | {path: bytes(changed)}).revision != before
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 100 * 2**30))
 def test_pieces_of_a_file_lie_within_it_and_are_few(file_bytes: int) -> None:
     pieces = list(sample(file_bytes))

@@ -7,7 +7,7 @@ import zlib
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from budget.problems import BadInput
@@ -15,6 +15,7 @@ from scripts.staging import checksum
 from scripts.staging.parts import MIB, MOST_FILE_BYTES, MOST_PARTS, PART_BYTES, part_bytes, parts
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, MOST_FILE_BYTES))
 def test_parts_cover_a_file_within_the_limits_of_s3(file_bytes: int) -> None:
     size = part_bytes(file_bytes)
@@ -23,6 +24,7 @@ def test_parts_cover_a_file_within_the_limits_of_s3(file_bytes: int) -> None:
     assert -(-file_bytes // size) <= MOST_PARTS
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 300 * MIB))
 def test_parts_follow_each_other_and_end_with_the_file(file_bytes: int) -> None:
     cut = list(parts(file_bytes))
@@ -46,6 +48,7 @@ def test_a_file_that_cannot_be_held_is_refused() -> None:
         part_bytes(MOST_FILE_BYTES + 1)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=5_000), st.binary(max_size=5_000))
 def test_the_checksum_of_two_pieces_is_that_of_the_whole(first: bytes, second: bytes) -> None:
     combined = checksum.combined(checksum.crc32(first), checksum.crc32(second), len(second))
@@ -57,6 +60,7 @@ def test_large_pieces_combine_too() -> None:
     assert checksum.combined(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(first + second)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1))
 def test_the_spelling_of_s3_and_back(value: int) -> None:
     assert checksum.from_base64(checksum.to_base64(value)) == value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scripts.staging.meter import Meter, Snapshot
@@ -60,6 +60,7 @@ def test_nothing_is_known_before_the_first_byte() -> None:
 counts = st.integers(0, 10**13)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.builds(
         Snapshot,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scripts.staging.safetensors import LENGTH_BYTES, MalformedError, header_bytes, parse_header
@@ -26,6 +26,7 @@ def whole(content: bytes) -> object:
     return parse_header(content[LENGTH_BYTES : LENGTH_BYTES + length], file_bytes=len(content))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text("abc.", min_size=1), st.integers(0, 50), max_size=6))
 def test_a_real_file_passes(tensors: dict[str, int]) -> None:
     content = safetensors(tensors)
@@ -33,6 +34,7 @@ def test_a_real_file_passes(tensors: dict[str, int]) -> None:
     assert header.keys() - {"__metadata__"} == tensors.keys()
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 400))
 def test_a_file_cut_anywhere_is_noticed(cut: int) -> None:
     content = safetensors({"a": 100, "b": 50})[: -(cut + 1)]
