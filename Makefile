@@ -29,7 +29,7 @@ lock: ## resolve both lock files again, with hashes
 
 test: $(VENV)/dev.stamp ## lint, types, arrows and every test that needs nothing beyond PyPI
 	$(MAKE) --no-print-directory lint
-	pytest -n 2
+	pytest -n 2 --dist loadfile
 
 tools: $(VENV)/dev.stamp ## the engines that the next two need, built from Go modules into .cache/tools; 17 minutes, once
 	$(BIN)/python tests/toolchain/build.py .cache/tools

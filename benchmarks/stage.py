@@ -2,7 +2,7 @@
 
 Parts: `folder` (against s5cmd and aws s3 sync, on an unlimited server), `paced` (the same with a limit per connection),
 `hub` (one pass against download and sync), `memory` (peak of the process at 1 GB and 20 GB), `kills` (kill -9, resume),
-`clients` (s3transfer, the CRT client, own multipart). Runs of what is compared take turns; medians are printed.
+`clients` (own multipart, s3transfer, the CRT client). Runs of what is compared take turns; medians are printed.
 """
 
 from __future__ import annotations
@@ -306,16 +306,20 @@ def kill_at(at: Site, source: Path, bucket: str, moment: Callable[[], bool]) -> 
 
 
 def clients(work: Path, runs: int, gigabytes: float) -> None:
-    """Three ways to send the same parts while hashing: s3transfer, the CRT client, and a multipart of our own."""
+    """Three ways to send the same parts while hashing: a multipart of our own, s3transfer, the CRT client."""
     source = model(work / "model", int(gigabytes * GB), FILES)
-
-    def one(kind: str) -> Stager:
-        argv = [str(CRT_PYTHON), str(ROOT / "benchmarks" / "clients.py"), kind]
-        return lambda at, folder, bucket: run([*argv, str(folder), bucket], at.environment)
-
-    stagers = {"coldstart": with_coldstart, "s3transfer": one("s3transfer"), "crt": one("crt")}
+    found: defaultdict[str, list[float]] = defaultdict(list)
     with site(work) as at:
-        compare(at, source, runs, stagers)
+        environment = {**at.environment, "PYTHONPATH": str(ROOT)}
+        for _ in range(runs):
+            for kind in ("own", "s3transfer", "crt"):
+                with at.bucket() as bucket:
+                    argv = [str(CRT_PYTHON), str(ROOT / "benchmarks" / "clients.py"), kind, str(source), bucket]
+                    found[kind].append(float(run(argv, environment).out))
+                say(f"  {kind}: {found[kind][-1]:.1f} s")
+    print(f"{gigabytes:g} GB in {FILES} files, {runs} runs in turn, seconds without start-up")
+    for kind, entries in found.items():
+        print(f"{kind:12} {statistics.median(entries):.1f}")
 
 
 def say(line: str) -> None:

@@ -47,6 +47,13 @@ def _versions(settings: Environment) -> Iterator[Problem]:
             f"Use {'.'.join(map(str, KUBERNETES_OLDEST))} or newer.",
         )
     yield from release_problem("environment.bottlerocket_release", settings.bottlerocket_release)
+    key = settings.bucket.kms_key_arn
+    if key and key.split(":")[3] != settings.region:
+        yield Problem(
+            "environment.bucket.kms_key_arn",
+            f"is a key of {key.split(':')[3]}, the bucket is in {settings.region}",
+            "Name a key of the bucket's region.",
+        )
 
 
 def _network(settings: Environment) -> Iterator[Problem]:
@@ -74,19 +81,23 @@ def _network(settings: Environment) -> Iterator[Problem]:
 
 def _access(settings: Environment) -> Iterator[Problem]:
     access = settings.access
+    if len(set(access.admin_roles)) != len(access.admin_roles):
+        yield Problem("environment.access.admin_roles", "names a role twice", "Name each role once.")
+    ranges: list[ipaddress.IPv4Network] = []
     for index, text in enumerate(access.public_cidrs):
         where = f"environment.access.public_cidrs[{index}]"
         try:
-            cidr = ipaddress.ip_network(text)
+            ranges.append(ipaddress.IPv4Network(text))
         except ValueError as error:
             yield Problem(where, f"{text} is no network: {error}", "Write one like 203.0.113.0/24.")
-            continue
-        if cidr.prefixlen == 0 and not access.open_to_the_world:
-            yield Problem(
-                where,
-                "opens the Kubernetes API to the world",
-                "List your own ranges, or set environment.access.open_to_the_world: true.",
-            )
+    # Two halves of the world are the world.
+    widest = min((network.prefixlen for network in ipaddress.collapse_addresses(ranges)), default=32)
+    if widest == 0 and not access.open_to_the_world:
+        yield Problem(
+            "environment.access.public_cidrs",
+            "opens the Kubernetes API to the world",
+            "List your own ranges, or set environment.access.open_to_the_world: true.",
+        )
 
 
 def _egress(settings: Environment) -> Iterator[Problem]:

@@ -198,13 +198,14 @@ def _resource(
     opts = pulumi.ResourceOptions(
         provider=provider,
         depends_on=list(depends_on),
-        ignore_changes=_left_alone(stack, kind),
+        ignore_changes=_left_alone(stack, kind, component),
         custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout) if kind == "Deployment" else None,
     )
     if stack.paused and kind == "ScaledObject":
         manifest = asleep(manifest)
     members = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
-    if kind == "Service":
+    # Neither a Service without replicas nor spare pods without nodes are worth waiting for.
+    if kind == "Service" or (kind == "Deployment" and component is not None):
         members["metadata"] = members["metadata"] | {"annotations": NO_AWAIT}
     if kind in TYPED_KINDS:
         return TYPED_KINDS[kind](name, opts=opts, **_python_names(members))
@@ -213,9 +214,9 @@ def _resource(
     )
 
 
-def _left_alone(stack: Stack, kind: str) -> list[str] | None:
+def _left_alone(stack: Stack, kind: str, component: str | None) -> list[str] | None:
     """Properties that others own: replicas are KEDA's, the hold of a paused stack is that of `coldstart pause`."""
-    if kind == "Deployment":
+    if kind == "Deployment" and component is None:
         return ["spec.replicas"]
     return list(SCALED_OBJECT_HOLD) if stack.paused and kind == "ScaledObject" else None
 

@@ -18,6 +18,7 @@ from budget.problems import BadInput, Problem
 from infra import weight_rules
 from infra.environment_rules import numbers, release_problem
 from infra.forecast import budget, facts_of_model, scenario, slo_problem
+from infra.guardrails import MOST_NODES
 from infra.settings import DIGEST, Capacity, Disk, Egress, Model, Nodes
 from infra.specs import ModelSpecs, model_specs, tensor_parallel, vllm_version
 from infra.stack_file import Stack
@@ -33,6 +34,7 @@ R580_SINCE_BOTTLEROCKET = (1, 53, 0)
 """Images of vLLM 0.21 and newer carry CUDA 13, which needs driver branch R580; Bottlerocket has it since 1.53.0."""
 G7_SINCE = ((1, 37), (1, 68, 0))
 """g7 needs driver branch R595: first in Bottlerocket's Kubernetes 1.37 variant, 1.68.0 (bottlerocket#4939)."""
+CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 SCENARIO_PLACES: Mapping[str, str] = {"model.tensor_parallel": "model.engine.tensor_parallel"}
 """Key of a scenario → the setting it comes from."""
 FINDING_PLACES: Mapping[str, str] = {
@@ -160,11 +162,25 @@ def _scaling(model: Model) -> Iterator[Problem]:
                 f"{window.replicas} is more than max_replicas {scaling.max_replicas}",
                 "Raise max_replicas.",
             )
+        yield from _cron(where, window.start, window.end)
         if window.timezone not in zoneinfo.available_timezones():
             yield Problem(f"{where}.timezone", f"{window.timezone!r} is no time zone", "Use one like Europe/Berlin.")
 
 
+def _cron(where: str, start: str, end: str) -> Iterator[Problem]:
+    """A window whose fields are no times, or that ends when it begins."""
+    for name, text in (("start", start), ("end", end)):
+        for field, (what, low, high) in zip(text.split(), CRON_FIELDS, strict=True):
+            numbers_in = [int(number) for number in re.findall(r"\d+", field.partition("/")[0])]
+            if not re.fullmatch(r"[\d*,/-]+", field) or any(not low <= number <= high for number in numbers_in):
+                yield Problem(f"{where}.{name}", f"{field!r} is no {what}", f"Use {low} to {high}, *, lists or ranges.")
+    if start == end:
+        yield Problem(where, f"begins and ends at {start}", "Give it a length.")
+
+
 def _zones(stack: Stack, model: Model) -> Iterator[Problem]:
+    if len(set(model.nodes.zones)) != len(model.nodes.zones):
+        yield Problem("model.nodes.zones", f"{list(model.nodes.zones)} names a zone twice", "Name each zone once.")
     known = stack.environment.network.zones
     for zone in model.nodes.zones:
         if zone not in known:
@@ -309,6 +325,7 @@ def _derived(stack: Stack, model: Model, specs: ModelSpecs) -> list[Problem]:
         for finding in _findings(model, specs)
         if finding.level == "error"
     ]
+    found += [*_resulting_volume(specs), *_group_size(specs), *_slices(model, specs)]
     late = _slo(stack, model, specs) if model.slo.enforce else ()
     return [*found, *_host_memory(specs), *_cooldown(model, specs), *late]
 
@@ -322,6 +339,43 @@ def _findings(model: Model, specs: ModelSpecs) -> Sequence[Finding]:
     """What the budget room says of this model on this instance. Host memory is checked on the pod as it is rendered."""
     found = feasibility(scenario(model, specs.node), coefficients())
     return [finding for finding in found if finding.code != "host-memory"]
+
+
+def _resulting_volume(specs: ModelSpecs) -> Iterator[Problem]:
+    """IOPS that the size cannot carry, whether the size was asked for or follows from the image."""
+    volume = specs.node.storage.volume
+    per_gib = GP3_IOPS_PER_GIB if volume.kind == "gp3" else IO2_IOPS_PER_GIB
+    if volume.iops > volume.size_gib * per_gib:
+        yield Problem(
+            "model.nodes.volume.iops",
+            f"{volume.iops} on the {volume.size_gib} GiB of the data volume",
+            f"{volume.kind} has at most {per_gib} IOPS per GiB: set size_gib to {-(-volume.iops // per_gib)} or more.",
+        )
+
+
+def _group_size(specs: ModelSpecs) -> Iterator[Problem]:
+    if specs.max_nodes > MOST_NODES:
+        yield Problem(
+            "model.scaling.max_replicas",
+            f"takes {specs.max_nodes} nodes, a group may have {MOST_NODES}",
+            "Lower it, or use instances that hold more replicas.",
+        )
+
+
+def _slices(model: Model, specs: ModelSpecs) -> Iterator[Problem]:
+    """Whether the weights fit the slice of a GPU that a pod gets."""
+    profile = specs.node.sharing.mig_profile
+    if profile is None:
+        return
+    named = re.search(r"\.(\d+)gb$", profile)
+    whole = specs.node.instance.gpu_memory_bytes
+    slice_bytes = int(named[1]) * 10**9 if named else whole // int(profile)
+    if specs.weights_bytes > slice_bytes * model.engine.gpu_memory_utilization:
+        yield Problem(
+            "model.nodes.gpu_sharing.mig_profile",
+            f"{profile} gives a pod {slice_bytes / 1e9:.0f} GB, the weights alone take {specs.weights_bytes / 1e9:.0f}",
+            "Choose a larger slice, or none.",
+        )
 
 
 def _host_memory(specs: ModelSpecs) -> Iterator[Problem]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from budget.problems import BadInput, Problem
-from infra import cost_rules, environment_rules, model_rules
+from infra import cost_rules, environment_rules, model_rules, name_rules
 from infra.stack_file import Stack
 
 
 def problems(stack: Stack) -> Sequence[Problem]:
     """Everything about a stack that can't be."""
-    found = list(environment_rules.problems(stack.environment))
+    found = [*name_rules.problems(stack), *environment_rules.problems(stack.environment)]
     if stack.model is not None:
         found += model_rules.problems(stack, stack.model)
     return found + list(cost_rules.problems(stack))

@@ -60,6 +60,8 @@ Minor = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}$")]
 Source = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?$")]
 Cron = Annotated[str, StringConstraints(pattern=r"^(\S+ ){4}\S+$")]
+TagText = Annotated[str, StringConstraints(pattern=r"^[\w .:/=+\-@]{1,128}$")]
+"""What every AWS service takes as a tag's key or value."""
 BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")]
 
 
@@ -277,7 +279,7 @@ class Environment(Tree):
     account: Account = setting(
         what="AWS account id, 12 digits. Any other account is refused before a call changes anything."
     )
-    owner: str = setting(what="Who answers for the bill: a tag on every resource.", min_length=1, max_length=128)
+    owner: TagText = setting(what="Who answers for the bill: a tag on every resource.")
     production: bool = setting(
         default=False,
         what="Production rules: unpinned images and revisions refused, a NAT gateway per zone, the cluster protected.",
@@ -310,7 +312,7 @@ class Environment(Tree):
         why="Unset: nothing runs that only watches.",
     )
     cost: EnvironmentCost = setting(EnvironmentCost, what="When to stop paying, and how much is too much.")
-    tags: dict[str, str] = setting(dict, what="More tags for every resource.")
+    tags: dict[TagText, TagText] = setting(dict, what="More tags for every resource.")
 
 
 # ---- model -------------------------------------------------------------------------------------------------------

@@ -87,9 +87,14 @@ def of_environment(clients: Clients, cluster: str, environment: str) -> Sequence
 
     The environment's own system nodes are never among them: their tag `stack` is the environment's name.
     """
+    return [group for group in in_cluster(clients, cluster, environment) if group.stack != environment]
+
+
+def in_cluster(clients: Clients, cluster: str, environment: str) -> Sequence[GpuGroup]:
+    """Every node group of ours in a cluster, system nodes included: those that carry the tags of its environment."""
     with told(f"looking at node groups of {cluster}"):
         found = [
-            group for group in _node_groups(clients, cluster) if _is_model(dict(group.get("tags", {})), environment)
+            group for group in _node_groups(clients, cluster) if _is_ours(dict(group.get("tags", {})), environment)
         ]
         names = [_autoscaling_group(group) for group in found]
         sizes = {each["AutoScalingGroupName"]: each for each in _autoscaling_groups(clients, [n for n in names if n])}
@@ -165,9 +170,8 @@ def _tag(group: GpuGroup, value: str) -> Any:  # noqa: ANN401 - one shape for tw
     }
 
 
-def _is_model(tags: Mapping[str, str], environment: str) -> bool:
-    ours = tags.get("application") == APPLICATION and tags.get("environment") == environment
-    return ours and tags.get("stack", environment) != environment
+def _is_ours(tags: Mapping[str, str], environment: str) -> bool:
+    return tags.get("application") == APPLICATION and tags.get("environment") == environment and bool(tags.get("stack"))
 
 
 def _node_groups(clients: Clients, cluster: str) -> Iterator[NodegroupTypeDef]:

@@ -69,8 +69,9 @@ def resume(
     """
     groups = [
         group
-        for group in gpu_groups.of_environment(clients, target.cluster, target.environment)
-        if target.includes(group.stack)
+        for group in gpu_groups.in_cluster(clients, target.cluster, target.environment)
+        # System nodes are never paused, but a teardown that was given up leaves a record on them as well.
+        if target.includes(group.stack) and (group.stack != target.environment or group.record)
     ]
     _refuse_expired(clients, target, groups, now)
     before = node_bill.bill_of(clients, [name for group in groups for name in group.running])

@@ -34,11 +34,13 @@ class Ours:
         environment: name of the environment stack.
         stack: stack that made it, when its tags say so; None for what controllers made.
         why: the proof.
+        namespace: in the cluster, of what a controller made it for; None when it does not say.
     """
 
     environment: str
     stack: str | None
     why: str
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,9 @@ class Owners:
         for key, value in sorted(tags.items()):
             owned = OWNED.match(key)
             if owned and value == "owned":
-                return self._of_cluster(owned[1], f"tag {key}")
+                return self._of_cluster(owned[1], f"tag {key}", _namespace(tags))
             if key in CLUSTER_TAGS:
-                return self._of_cluster(value, f"tag {key}")
+                return self._of_cluster(value, f"tag {key}", _namespace(tags))
         return None
 
     def by_name(self, name: str, *patterns: str) -> Verdict:
@@ -117,13 +119,24 @@ class Owners:
         hints = [verdict for verdict in verdicts if isinstance(verdict, Unknown)]
         return proofs[0] if proofs else hints[0] if hints else None
 
-    def _of_cluster(self, cluster: str, why: str) -> Verdict:
+    def _of_cluster(self, cluster: str, why: str, namespace: str | None) -> Verdict:
         if not cluster.startswith(_PREFIX):
             return None
         environment = cluster.removeprefix(_PREFIX)
         if environment in self.environments:
-            return Ours(environment, None, why)
+            return Ours(environment, None, why, namespace)
         return Unknown(f"{why}, but no environment {environment!r} is known", environment)
+
+
+def _namespace(tags: Tags) -> str | None:
+    """Namespace of the Service, Ingress or claim that a controller made a thing for, as controllers write it down."""
+    claim = tags.get("kubernetes.io/created-for/pvc/namespace")
+    if claim:
+        return claim
+    named = (
+        tags.get(key, "") for key in ("kubernetes.io/service-name", "service.k8s.aws/stack", "ingress.k8s.aws/stack")
+    )
+    return next((text.partition("/")[0] for text in named if "/" in text), None)
 
 
 def tags_of(pairs: Sequence[Mapping[str, object]] | None) -> dict[str, str]:

@@ -7,9 +7,12 @@ to destroy what is in it, so a stack file that no longer parses stops nobody fro
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +26,9 @@ from scripts.deployed.state import State, parse
 from scripts.failure import Failure
 
 Tell = Callable[[str], None]
-Heard = Callable[[EngineEvent], None]
+
+_LOCK = re.compile(r"created by \S+@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
+"""As the engine words it for a backend of files, S3 included."""
 
 INSTALL = "Install the Pulumi CLI and sign in to the backend of your stacks (pulumi login)."
 
@@ -33,13 +38,36 @@ class EngineRefused(Failure):
 
     Attributes:
         text: what it printed.
-        locked: another command holds the stack, or one that was killed did.
+        failed: URNs of what could not be deleted.
     """
 
-    def __init__(self, doing: str, text: str) -> None:
-        self.text = text
-        self.locked = "locked by" in text
+    def __init__(self, doing: str, text: str, failed: Sequence[str] = ()) -> None:
+        self.text, self.failed = text, tuple(failed)
         super().__init__(f"{doing}: {_last_words(text)}")
+
+    @property
+    def lock(self) -> Lock | None:
+        """Who holds the stack, when that is why the engine refused."""
+        found = _LOCK.search(self.text)
+        return Lock(host=found["host"], pid=int(found["pid"])) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Whoever holds a stack.
+
+    Attributes:
+        host: machine of the command.
+        pid: its process there.
+    """
+
+    host: str
+    pid: int
+
+    @property
+    def stale(self) -> bool:
+        """It was held from this machine, by a process that no longer runs."""
+        return self.host == socket.gethostname() and not Path(f"/proc/{self.pid}").exists()
 
 
 class Backend:
@@ -91,20 +119,25 @@ class Backend:
         """The state of every stack."""
         return {name: self.state(name) for name in self.names()}
 
-    def destroy(self, name: str, *, targets: Sequence[str] = (), tell: Tell, heard: Heard = lambda _: None) -> None:
+    def destroy(self, name: str, *, targets: Sequence[str] = (), tell: Tell) -> None:
         """Destroys a stack, or some of it with all that depends on it. Whatever is gone already is fine.
 
         Args:
             name: of the stack.
             targets: URNs; none of them means everything.
             tell: gets each line that the engine prints.
-            heard: gets each of the engine's events.
 
         Raises:
             EngineRefused: something could not be deleted; the rest may be.
         """
-        stack = automation.Stack.select(name, self._workspace)
+        failed: list[str] = []
+
+        def heard(event: EngineEvent) -> None:
+            if event.res_op_failed_event:
+                failed.append(event.res_op_failed_event.metadata.urn)
+
         try:
+            stack = automation.Stack.select(name, self._workspace)
             stack.destroy(
                 target=list(targets) or None,
                 target_dependents=bool(targets) or None,
@@ -115,7 +148,7 @@ class Backend:
                 continue_on_error=True,
             )
         except automation.CommandError as error:
-            raise EngineRefused(f"destroying {name}", str(error)) from error
+            raise EngineRefused(f"destroying {name}", str(error), failed) from error
 
     def unlock(self, name: str) -> None:
         """Takes away the lock of a command that no longer runs."""

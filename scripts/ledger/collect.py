@@ -66,7 +66,9 @@ class Collector:
             launcher=self._launcher(pod, absences),
             log=log,
             previous_log=previous,
-            configz=self._maybe("configz", f"/api/v1/nodes/{node_name}/proxy/configz", absences) if node_name else NOTHING,
+            configz=self._maybe("configz", f"/api/v1/nodes/{node_name}/proxy/configz", absences)
+            if node_name
+            else NOTHING,
             kubelet_metrics=self._text("kubelet metrics", f"/api/v1/nodes/{node_name}/proxy/metrics", absences)
             if node_name
             else "",
@@ -101,7 +103,8 @@ class Collector:
     def _launcher(self, pod: Object, absences: list[Absence]) -> Object:
         """The launcher's ledger through the API server's proxy; the log holds it as well, once the start is decided."""
         container = next(
-            (entry for entry in objects(pod, "spec.containers") if text(entry, "name") == engine_container(pod)), NOTHING
+            (entry for entry in objects(pod, "spec.containers") if text(entry, "name") == engine_container(pod)),
+            NOTHING,
         )
         port = next(
             (

@@ -89,7 +89,9 @@ class Kubeconfig:
         content = None if body is None else json.dumps(body, default=dict).encode()
         headers = {"Accept": "application/json, */*"} | ({} if content is None else {"Content-Type": kind})
         try:
-            answer = self._client.request(method, path, params=dict(query) if query else None, content=content, headers=headers)
+            answer = self._client.request(
+                method, path, params=dict(query) if query else None, content=content, headers=headers
+            )
         except (httpx2.HTTPError, ConfigError, ValueError, OSError) as error:
             raise ApiError(0, f"{path}: {error or type(error).__name__}") from error
         if answer.is_error:

@@ -6,15 +6,17 @@ import threading
 from pathlib import Path
 
 import pytest
+from botocore.config import Config
 
 from budget.staged import StagedModel
 from scripts.failure import Failure
-from scripts.staging.bucket import Bucket
+from scripts.staging.bucket import Bucket, client_config
 from scripts.staging.folder import FolderSource, open_folder
 from scripts.staging.hub import open_hub
 from scripts.staging.inventory import inventory
 from scripts.staging.run import stage
 from scripts.staging.verify import quick
+from tests.aws import seaweed
 from tests.aws.faulty_proxy import FaultyProxy, Kind
 from tests.aws.hub_server import HubServer
 from tests.aws.made_models import model_files, write
@@ -61,6 +63,17 @@ def test_a_passing_fault_is_survived(
     assert intact(bucket, source)
     assert fault.times == 0
     assert bucket.uploads("models/") == []
+
+
+@pytest.mark.parametrize("match", [PARTS, r"^POST .*uploadId", r"^HEAD "])
+def test_a_connection_that_stalls_is_given_up_and_tried_again(
+    proxied: Proxied, s3: seaweed.S3Server, source: FolderSource, match: str
+) -> None:
+    proxy, bucket = proxied
+    impatient = client_config().merge(Config(connect_timeout=1, read_timeout=1))
+    fault = proxy.fault("stall", match, times=2)
+    assert intact(Bucket(bucket.name, s3.client(endpoint=proxy.endpoint, config=impatient)), source)
+    assert fault.times == 0
 
 
 def test_an_answer_that_was_lost_after_the_object_was_made(proxied: Proxied, source: FolderSource) -> None:
@@ -180,8 +193,13 @@ def test_a_run_whose_upload_another_finished_takes_the_object_over(proxied: Prox
 # ---- the way from the hub ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "times"), [("reset", 2), ("truncate", 4), ("hang-up", 2), ("slow", 1), ("status", 3)])
-def test_faults_between_hub_and_here(hub: HubServer, bucket: Bucket, kind: Kind, times: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "times"), [("reset", 2), ("truncate", 4), ("hang-up", 2), ("slow", 1), ("status", 3), ("stall", 2)]
+)
+def test_faults_between_hub_and_here(
+    hub: HubServer, bucket: Bucket, kind: Kind, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scripts.staging.hub.HF_HUB_DOWNLOAD_TIMEOUT", 2)
     files = model_files(shard_bytes=SHARD)
     hub.add("org/name", files)
     port = int(hub.cdn.rsplit(":", 1)[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from tests.toolchain.control_plane import ControlPlane
 from tests.toolchain.engines import TOOLS
@@ -15,6 +14,5 @@ from tests.toolchain.engines import TOOLS
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane that knows KEDA's objects."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as running:
-        for definition in sorted((TOOLS / "keda").glob("*.yaml")):
-            running.api.apply(yaml.safe_load(definition.read_text()))
+        running.define(TOOLS / "keda")
         yield running

@@ -131,7 +131,7 @@ class StartsPlane(ControlPlane):
         wait_until(self.api.ready, what=f"{name} is ready again", patience_s=90.0)
 
     def _stages(self) -> Path:
-        """kwok's own stages for nodes and for the end of pods, ours for the start of a model's pods."""
+        """Kwok's own stages for nodes and for the end of pods, ours for the start of a model's pods."""
         kept = [
             stage
             for stage in yaml.safe_load_all((TOOLS / "kwok-stages.yaml").read_text())

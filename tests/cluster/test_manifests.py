@@ -55,27 +55,45 @@ def manifests(specs: ModelSpecs) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def applied(plane: ControlPlane, specs: ModelSpecs, manifests: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def nodes(plane: ControlPlane) -> Iterator[None]:
+    """Nodes that a test joins go after its pods: a pod without its node lingers until it's collected."""
+    yield
+    for node in plane.api.items("/api/v1/nodes"):
+        plane.api.delete(f"/api/v1/nodes/{node['metadata']['name']}")
+
+
+@pytest.fixture
+def applied(
+    plane: ControlPlane,
+    specs: ModelSpecs,
+    manifests: list[dict[str, Any]],
+    nodes: None,  # noqa: ARG001 - ends after this one
+) -> Iterator[list[dict[str, Any]]]:
     """The objects on the server; the namespace goes with everything in it."""
     for manifest in manifests:
         plane.api.apply(manifest)
     yield manifests
-    plane.api.delete(f"/api/v1/namespaces/{specs.serving.namespace}")
-    gone = f"/api/v1/namespaces/{specs.serving.namespace}"
-    wait_until(lambda: plane.api.get(gone) is None, what="the namespace is gone")
+    remove_namespace(plane.api, specs.serving.namespace)
 
 
 @pytest.fixture
-def gpu_node(plane: ControlPlane, specs: ModelSpecs) -> Iterator[dict[str, Any]]:
+def gpu_node(plane: ControlPlane, specs: ModelSpecs, nodes: None) -> dict[str, Any]:  # noqa: ARG001 - removes it
     """A node of the model's group, as big as EC2 says that its instance type is."""
-    name = f"{specs.serving.name}-node"
-    yield plane.join_node(
-        name,
+    return plane.join_node(
+        f"{specs.serving.name}-node",
         labels={MODEL_LABEL: specs.serving.name, "node.kubernetes.io/instance-type": specs.node.instance.name},
         taints=[{"key": GPU_TAINT.key, "value": GPU_TAINT.value, "effect": GPU_TAINT.effect.pod}],
         allocatable=allocatable(INSTANCE_TYPES[specs.node.instance.name]),
     )
-    plane.api.delete(f"/api/v1/nodes/{name}")
+
+
+def remove_namespace(api: KubeApi, name: str) -> None:
+    """Deletes a namespace and waits until it's gone with everything in it."""
+    path = f"/api/v1/namespaces/{name}"
+    api.delete(path)
+    # The namespace's own controller would grant the pods their whole time to end, and look again only after it.
+    api.request("DELETE", f"{path}/pods?gracePeriodSeconds=0")
+    wait_until(lambda: api.get(path) is None, what=lambda: f"{name} is gone: {api.get(path)}")
 
 
 def pods(api: KubeApi, specs: ModelSpecs) -> list[dict[str, Any]]:
@@ -95,9 +113,7 @@ def test_every_object_is_accepted_strictly(plane: ControlPlane, manifests: list[
     for manifest in others:
         answered = plane.api.apply(manifest, dry_run=True)
         assert answered["metadata"]["name"] == manifest["metadata"]["name"]
-    plane.api.delete(f"/api/v1/namespaces/{namespace['metadata']['name']}")
-    path = plane.api.path_of(namespace)
-    wait_until(lambda: plane.api.get(path) is None, what="the namespace is gone")
+    remove_namespace(plane.api, namespace["metadata"]["name"])
 
 
 def test_a_misspelt_field_is_refused(
@@ -128,17 +144,25 @@ def test_the_namespace_admits_restricted_pods_only(plane: ControlPlane, specs: M
     assert refused.value.code == FORBIDDEN
 
 
-@pytest.mark.usefixtures("applied")
+@pytest.fixture
+def plain_node(plane: ControlPlane, nodes: None) -> None:  # noqa: ARG001 - removes it
+    """A large node without a GPU."""
+    plane.join_node("plain", allocatable={"cpu": "96", "memory": "1000Gi"})
+
+
+@pytest.mark.usefixtures("applied", "plain_node")
 def test_the_deployment_waits_for_a_gpu_node_and_is_ready_on_it(
     plane: ControlPlane, specs: ModelSpecs, request: pytest.FixtureRequest
 ) -> None:
-    plane.join_node("plain", allocatable={"cpu": "96", "memory": "1000Gi"})
-
     def unschedulable() -> str:
         conditions = [each for pod in pods(plane.api, specs) for each in pod["status"].get("conditions", [])]
         return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
 
-    assert "node affinity/selector" in wait_until(unschedulable, what="the scheduler finds no node")
+    # Not for its size: the pod wants a node of its model.
+    wait_until(
+        lambda: "didn't match Pod's node affinity/selector" in unschedulable(),
+        what=lambda: f"the scheduler refuses the plain node: {unschedulable()}",
+    )
     node = request.getfixturevalue("gpu_node")
     path = deployment_path(specs)
     wait_until(
@@ -148,7 +172,6 @@ def test_the_deployment_waits_for_a_gpu_node_and_is_ready_on_it(
     )
     (pod,) = pods(plane.api, specs)
     assert pod["spec"]["nodeName"] == node["metadata"]["name"]
-    plane.api.delete("/api/v1/nodes/plain")
 
 
 @pytest.mark.usefixtures("applied", "gpu_node")
@@ -160,14 +183,14 @@ def test_a_second_replica_does_not_fit_on_the_same_node(plane: ControlPlane, spe
         headers={"Content-Type": "application/merge-patch+json"},
     )
 
-    def refused() -> list[str]:
+    def waiting() -> list[str]:
         conditions = [each for pod in pods(plane.api, specs) for each in pod["status"].get("conditions", [])]
         return [each["message"] for each in conditions if each.get("reason") == "Unschedulable"]
 
-    (message,) = wait_until(
-        lambda: (found := refused()) and len(found) == 1 and found, what=lambda: f"one pod waits: {refused()}"
+    wait_until(
+        lambda: len(waiting()) == 1 and "Insufficient nvidia.com/gpu" in waiting()[0],
+        what=lambda: f"one pod waits for a GPU: {waiting()}",
     )
-    assert "Insufficient nvidia.com/gpu" in message
 
 
 @pytest.mark.usefixtures("applied")

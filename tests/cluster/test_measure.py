@@ -179,7 +179,7 @@ def trigger(api: Kubeconfig, said: list[str]) -> Trigger:
         return True
 
     return Trigger(
-        api=Kubeconfig.of(None, plane.kubeconfig),
+        api=api,
         namespace=NAMESPACE,
         deployment=MODEL,
         model=MODEL,

@@ -50,7 +50,7 @@ def scale(plane: StartsPlane, replicas: int) -> list[dict[str, Any]]:
 
 
 def ledgers(plane: StartsPlane, count: int) -> dict[str, dict[str, Any]]:
-    """uid → ledger, once there are so many."""
+    """Uid → ledger, once there are so many."""
     found = wait_until(lambda: (maps := kept(plane.api)) and len(maps) >= count and maps, what=f"{count} ledger(s)")
     documents = [json.loads(config_map["data"]["ledger.json"]) for config_map in found]
     return {document["uid"]: document for document in documents}

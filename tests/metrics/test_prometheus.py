@@ -26,7 +26,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StartsPlan
     with StartsPlane(folder / "plane") as plane:
         plane.gpu_node("gpu-1", 16)
         install(plane.api)
-        with RecorderProcess(plane, folder / "recorder") as recorder, Prometheus(folder / "prometheus", recorder.port) as prometheus:
+        with (
+            RecorderProcess(plane, folder / "recorder") as recorder,
+            Prometheus(folder / "prometheus", recorder.port) as prometheus,
+        ):
             one_more(plane, weights_high_s=30.0)
             stuck(plane)
             yield plane, recorder, prometheus
@@ -79,7 +82,9 @@ def test_a_start_that_is_stuck_and_misses_of_the_cache_are_told(
     assert 0 <= float(age["value"][1]) < 600
 
 
-@pytest.mark.parametrize("panel", json.loads(files()["metrics/dashboard.json"])["panels"], ids=lambda panel: panel["title"])
+@pytest.mark.parametrize(
+    "panel", json.loads(files()["metrics/dashboard.json"])["panels"], ids=lambda panel: panel["title"]
+)
 def test_every_panel_shows_something(
     scene: tuple[StartsPlane, RecorderProcess, Prometheus], panel: dict[str, Any]
 ) -> None:

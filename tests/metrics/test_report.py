@@ -34,9 +34,21 @@ def test_a_browser_draws_every_recorded_start(tmp_path: Path) -> None:
     browser = shutil.which("chromium")
     assert browser, "Chromium is not installed: apt-get install chromium"
     page = tmp_path / "start.html"
-    page.write_text(picture.page([ledger_of(load(folder)) for folder in starts_in(CASES)]).replace("</body>", LOOK + "</body>"), encoding="utf-8")
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1040,1400", f"--user-data-dir={tmp_path / 'profile'}"]
-    done = subprocess.run([*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=400, check=True)
+    page.write_text(
+        picture.page([ledger_of(load(folder)) for folder in starts_in(CASES)]).replace("</body>", LOOK + "</body>"),
+        encoding="utf-8",
+    )
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--window-size=1040,1400",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
+    done = subprocess.run(
+        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=400, check=True
+    )
     title = re.search(r"<title>(\{.*?\})</title>", done.stdout)
     assert title, done.stdout[:500]
     seen = json.loads(title[1].replace("&amp;", "&"))

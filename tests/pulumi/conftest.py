@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.pulumi.workspace import Workspace, copy_of_this_project, small_project
 from tests.standin.processes import Moto
@@ -26,8 +25,7 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane that knows KEDA's objects: the shipped stacks are tested with `addons.keda: present`."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as running:
-        for definition in sorted((TOOLS / "keda").glob("*.yaml")):
-            running.api.apply(yaml.safe_load(definition.read_text()))
+        running.define(TOOLS / "keda")
         yield running
 
 

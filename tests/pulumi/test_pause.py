@@ -1,4 +1,4 @@
-"""Pausing and resuming a model that the real engine made: the program knows the state, and the sizes come back exactly."""
+"""Pausing and resuming a model that the real engine made: the program knows the state, the sizes come back exactly."""
 
 from __future__ import annotations
 

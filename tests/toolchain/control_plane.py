@@ -93,6 +93,20 @@ class ControlPlane:
             what=f"node {name} is Ready",
         )
 
+    def define(self, folder: Path) -> None:
+        """Applies the CustomResourceDefinitions in a folder and waits until the server serves every one."""
+        for file in sorted(folder.glob("*.yaml")):
+            definition = yaml.safe_load(file.read_text())
+            self.api.apply(definition)
+            group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
+            for version in definition["spec"]["versions"]:
+                wait_until(
+                    lambda path=f"/apis/{group}/{version['name']}", kind=kind: (
+                        kind in {each["kind"] for each in (self.api.get(path) or {"resources": []})["resources"]}
+                    ),
+                    what=f"{kind} of {group}/{version['name']} is served",
+                )
+
     def _start(self) -> None:
         certificates = write_certificates(self.folder / "certificates", SERVICE_ADDRESS)
         token = secrets.token_hex(16)

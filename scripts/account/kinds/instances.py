@@ -44,6 +44,10 @@ def _facts(instance: InstanceTypeDef, clients: Clients) -> Facts:
     )
 
 
+def _remove(clients: Clients, name: str) -> None:
+    clients.ec2.terminate_instances(InstanceIds=[name])
+
+
 KIND = Kind(
     name="instance",
     rule="tags of the launch template, or eks:cluster-name names a cluster of ours",
@@ -51,4 +55,5 @@ KIND = Kind(
     listed=_listed,
     verdict=_verdict,
     facts=_facts,
+    remove=_remove,
 )

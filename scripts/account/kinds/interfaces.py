@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scripts.account import dollars
 from scripts.account.found import FREE, Facts, Kind
-from scripts.account.ownership import Owners, Unknown, Verdict, tags_of
+from scripts.account.ownership import Ours, Owners, Unknown, Verdict, tags_of
 from scripts.account.session import Clients
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _verdict(interface: NetworkInterfaceTypeDef, owners: Owners) -> Verdict:
     if vpc is None:
         return by_tags
     if INSTANCE_TAG in tags:
-        return owners.first(by_tags, vpc)
+        return owners.first(by_tags, Ours(vpc.environment, None, "the CNI's tag, in a VPC of ours"))
     if interface.get("RequesterManaged"):
         return vpc  # AWS made it for an endpoint, a NAT gateway or the cluster in there, and takes it away with that
     return by_tags or Unknown("in a VPC of ours, without a tag that says who made it", vpc.environment)

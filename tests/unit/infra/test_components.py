@@ -380,7 +380,6 @@ IMPOSSIBLE: dict[str, tuple[str, str, dict[str, Any]]] = {
 """What AWS, Kubernetes or KEDA refuse only after `pulumi up` has begun to create things."""
 
 
-@pytest.mark.xfail(reason="no rule says so", strict=True)
 @pytest.mark.parametrize(("stack", "name", "changes"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
 def test_what_can_not_be_created_is_refused_before_anything_is(
     stacks: Path, stack: str, name: str, changes: dict[str, Any]
@@ -390,9 +389,6 @@ def test_what_can_not_be_created_is_refused_before_anything_is(
         check(read(name, stacks))
 
 
-@pytest.mark.xfail(
-    reason="the replicas of every Deployment are left to KEDA, also those that KEDA does not know", strict=True
-)
 def test_a_change_of_spare_replicas_reaches_the_cluster(declared: Declared) -> None:
     found = declared(LLAMA, {"model.scaling.spare_replicas": 2})
     (spare,) = [resource for resource in found.of_type(":Deployment") if resource.name.endswith("-spare")]

@@ -44,7 +44,11 @@ def test_one_key_turns_it_on(stacks: Path) -> None:
 @pytest.mark.parametrize(
     ("recorder", "more", "why"),
     [
-        ({}, {"network": {"egress": "none"}, "addons": {"keda": "present", "cluster_autoscaler": "present"}}, "public registry"),
+        (
+            {},
+            {"network": {"egress": "none"}, "addons": {"keda": "present", "cluster_autoscaler": "present"}},
+            "public registry",
+        ),
         ({}, {"production": True}, "has no digest, in a production environment"),
     ],
 )
@@ -67,7 +71,9 @@ def problems(stacks: Path) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("recorder", [{"keep": 1}, {"replicas": 3}, {"otlp_endpoint": "collector:4318"}, {"imaeg": "x"}])
+@pytest.mark.parametrize(
+    "recorder", [{"keep": 1}, {"replicas": 3}, {"otlp_endpoint": "collector:4318"}, {"imaeg": "x"}]
+)
 def test_wrong_values_name_their_key(stacks: Path, recorder: dict[str, Any]) -> None:
     with_recorder(stacks, recorder)
     with pytest.raises(BadInput, match=f"environment.recorder.{next(iter(recorder))}"):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import threading
 from collections.abc import Generator
+from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 
 from scripts.failure import Failure
-from scripts.registry import HttpRegistry, ImagePin, Registry, parse
+from scripts.registry import HttpRegistry, ImagePin, Registry, _ecr_login, parse
 from tests.unit.scripts.loopback import Answer, Asked, Images, Served
 
 LAYERS = {"amd64": [4_000_000_000, 60_000_000], "arm64": [3_900_000_000]}
+LOGIN = base64.b64encode(b"user:password").decode()
 DIGEST = "sha256:" + "a" * 64
 
 
@@ -166,6 +170,62 @@ def test_a_token_stays_with_its_registry(images: Images, served: Served, registr
     assert registry.resolve(images.image(), "amd64").layers == (1,)
     (stored,) = [asked for asked in served.asked if asked.path == "/store"]
     assert "authorization" not in stored.headers
+
+
+def test_ecr_without_credentials_is_a_failure_in_words() -> None:
+    host = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
+    with pytest.raises(Failure, match=f"{host}: no access token from ECR: "):
+        _ecr_login(host)
+    assert _ecr_login("ghcr.io") is None
+    assert _ecr_login("123456789012.dkr.ecr.us-west-2.amazonaws.com.example.org") is None
+
+
+def logged_in(folder: Path, registry: str, auth: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `docker login` leaves in its configuration file."""
+    (folder / "config.json").write_text(json.dumps({"auths": {registry: {"auth": auth}}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+
+
+def basic(images: Images) -> None:
+    answer = images.routes["/v2/vllm/manifests/v0.27.1"]
+    assert isinstance(answer, Answer)
+
+    def guarded(asked: Asked) -> Answer:
+        known = asked.headers.get("authorization") == f"Basic {LOGIN}"
+        return answer if known else Answer(status=401, headers={"WWW-Authenticate": 'Basic realm="reg"'})
+
+    images.routes["/v2/vllm/manifests/v0.27.1"] = guarded
+
+
+def test_a_login_of_dockers_is_used(
+    images: Images, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images.add({"layers": [{"size": 3}]}, "v0.27.1")
+    basic(images)
+    logged_in(tmp_path, images.address, LOGIN, monkeypatch)
+    assert registry.resolve(images.image(), "amd64").layers == (3,)
+
+
+@pytest.mark.parametrize("auth", ["", "not base64!", base64.b64encode(b"no colon").decode()])
+def test_a_login_that_is_none_is_no_login(
+    images: Images, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auth: str
+) -> None:
+    images.add({"layers": []}, "v0.27.1")
+    basic(images)
+    logged_in(tmp_path, images.address, auth, monkeypatch)
+    with pytest.raises(Failure, match="refuses access"):
+        registry.resolve(images.image(), "amd64")
+
+
+def test_somebody_elses_login_is_not_sent(
+    images: Images, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images.add({"layers": []}, "v0.27.1")
+    basic(images)
+    logged_in(tmp_path, "ghcr.io", LOGIN, monkeypatch)
+    with pytest.raises(Failure, match="refuses access"):
+        registry.resolve(images.image(), "amd64")
+    assert not [asked for asked in images.asked if "authorization" in asked.headers]
 
 
 # ---- what is not believed -------------------------------------------------------------------------------------------

@@ -173,7 +173,6 @@ def test_a_file_that_is_no_longer_rendered_goes(rendered: dict[str, Rendering], 
 
 
 @pytest.mark.usefixtures("known")
-@pytest.mark.xfail(reason="an OSError of a folder that can't be made ends in a traceback", strict=True)
 def test_a_folder_that_can_not_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert run(["render", "dev", "-o", str(tmp_path / "file" / "out")]) == 1

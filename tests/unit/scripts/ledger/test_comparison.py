@@ -44,7 +44,9 @@ def test_sides_take_turns_and_turns_change() -> None:
 
 
 def test_ranges_that_meet_are_noise() -> None:
-    difference = compare({"off": [taking(10), taking(14), taking(12)], "on": [taking(9), taking(11), taking(10)]})["engine"]
+    difference = compare({"off": [taking(10), taking(14), taking(12)], "on": [taking(9), taking(11), taking(10)]})[
+        "engine"
+    ]
     assert difference.saves_s == 2.0
     assert not difference.beyond_noise
 
@@ -109,7 +111,19 @@ DEPLOYMENT = {
                 "containers": [
                     {
                         "name": "engine",
-                        "command": ["python3", "launch.py", "--", "vllm", "serve", "{weights}", "--cudagraph-capture-sizes", "1", "2", "--port", "8000"],
+                        "command": [
+                            "python3",
+                            "launch.py",
+                            "--",
+                            "vllm",
+                            "serve",
+                            "{weights}",
+                            "--cudagraph-capture-sizes",
+                            "1",
+                            "2",
+                            "--port",
+                            "8000",
+                        ],
                         "env": [{"name": "VLLM_ENABLE_STARTUP_PLAN", "value": "1"}],
                     }
                 ],

@@ -32,7 +32,9 @@ def test_nothing_secret_is_saved(tmp_path: Path) -> None:
     }
     annotations = {"kubectl.kubernetes.io/last-applied-configuration": "s3cr3t-value-of-a-key", "kept": "yes"}
     pod = {"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": [container]}}
-    log = "non-default args: {'api_key': ['sk-live-4242424242']}\ntoken hf_abcdefghijklmnopqrstuv AKIAABCDEFGHIJKLMNOP\n"
+    log = (
+        "non-default args: {'api_key': ['sk-live-4242424242']}\ntoken hf_abcdefghijklmnopqrstuv AKIAABCDEFGHIJKLMNOP\n"
+    )
     files = save(Bundle(pod=pod, log=log, collected_s=1.0), tmp_path / "saved")
     written = "".join(path.read_text() for path in files)
     assert not [secret for secret in SECRETS if secret in written]
@@ -58,7 +60,9 @@ def test_what_is_saved_measures_the_same(tmp_path: Path) -> None:
         ("engine.log", "2026-11-30 INFO text_generation_launcher: Args {...}\n", "no line is vLLM's"),
     ],
 )
-def test_a_broken_file_is_an_absence_and_the_rest_is_measured(tmp_path: Path, name: str, content: str, why: str) -> None:
+def test_a_broken_file_is_an_absence_and_the_rest_is_measured(
+    tmp_path: Path, name: str, content: str, why: str
+) -> None:
     case = Path(__file__).resolve().parents[3] / "cases" / "starts" / "image-present"
     for path in case.iterdir():
         if path.name != "right.json":

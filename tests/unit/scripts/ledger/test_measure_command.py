@@ -72,7 +72,10 @@ def test_the_picture_is_well_formed_and_shows_every_phase(folder: Path) -> None:
 
 def test_a_page_is_written(tmp_path: Path) -> None:
     page = tmp_path / "start.html"
-    assert run(["measure", "--from", str(CASES / "fresh-node"), "--html", str(page), "--svg", str(tmp_path / "s.svg")]) == 0
+    assert (
+        run(["measure", "--from", str(CASES / "fresh-node"), "--html", str(page), "--svg", str(tmp_path / "s.svg")])
+        == 0
+    )
     assert "<h1>Cold start measured</h1>" in page.read_text()
 
 

@@ -58,7 +58,11 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
             "probe": {
                 "meant": "nvme",
                 "mounts": [
-                    {"path": "/var/lib/containerd", "device": "/dev/md127", "model": "Amazon EC2 NVMe Instance Storage"},
+                    {
+                        "path": "/var/lib/containerd",
+                        "device": "/dev/md127",
+                        "model": "Amazon EC2 NVMe Instance Storage",
+                    },
                     {"path": "/var/lib/soci-snapshotter", "device": "/dev/xvdb", "model": "Amazon Elastic Block Store"},
                 ],
             }
