@@ -75,17 +75,19 @@ def run(arguments: Sequence[str]) -> int:
         for problem in error.problems:
             click.echo(f"error: {problem}", err=True)
         return 2
-    except Failure as error:
-        click.echo(f"failed: {error}", err=True)
-        return 1
-    except OSError as error:
-        # A disk that is full, a folder that can't be written, a pipe whose reader has gone.
-        place = f"{error.filename}: " if error.filename else ""
-        click.echo(f"failed: {place}{error.strerror or error}", err=True)
+    except (Failure, OSError) as error:
+        click.echo(f"failed: {_words(error)}", err=True)
         return 1
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 1
+
+
+def _words(error: Failure | OSError) -> str:
+    """A failure in words; the system's own (a full disk, a closed pipe) name the file where they know it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 def main() -> NoReturn:

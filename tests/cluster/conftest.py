@@ -14,5 +14,5 @@ from tests.toolchain.engines import TOOLS
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane that knows KEDA's objects."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as running:
-        running.define(TOOLS / "keda")
+        running.define(TOOLS / "definitions")
         yield running

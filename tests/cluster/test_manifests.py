@@ -20,6 +20,25 @@ from tests.toolchain.control_plane import ControlPlane
 from tests.toolchain.kube_api import ApiError, KubeApi
 from tests.toolchain.waiting import wait_until
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "spare places": {"scaling.spare_replicas": 1},
+    "node cache": {"weights.path": "node-cache"},
+    "shared file system": {
+        "weights.path": "shared-fs",
+        "weights.shared_fs": {
+            "driver": "efs.csi.aws.com",
+            "throughput_mb_s": 500,
+            "volume_handle": "fs-0123456789abcdef0",
+        },
+    },
+    "presharded": {"weights.path": "presharded"},
+    "baked": {"weights.path": "baked", "weights.directory": "/models/m"},
+    "fallback": {"weights.fallback": ["node-cache"]},
+    "API key": {"engine.require_api_key": True},
+    "time slicing": {"nodes.gpu_sharing": {"time_slicing": 2}},
+    "pod monitor": {"pod_monitor": True},
+}
+"""What a model may ask for beyond the shipped stacks: each renders other objects."""
 MODELS = ("dev-llama-3-1-8b", "dev-qwen2-5-0-5b", "dev-qwen3-32b")
 FORBIDDEN = 403
 
@@ -107,13 +126,26 @@ def deployment_path(specs: ModelSpecs) -> str:
 
 
 def test_every_object_is_accepted_strictly(plane: ControlPlane, manifests: list[dict[str, Any]]) -> None:
-    namespace, *others = manifests
-    assert namespace["kind"] == "Namespace"
-    plane.api.apply(namespace)
-    for manifest in others:
-        answered = plane.api.apply(manifest, dry_run=True)
+    accepted(plane.api, manifests)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_what_an_option_adds_is_accepted_strictly_too(plane: ControlPlane, stacks: Path, option: str) -> None:
+    rendered = objects(specs_of("dev-llama-3-1-8b", stacks, OPTIONS[option]).serving)
+    accepted(plane.api, [dict(manifest) for manifest in rendered])
+
+
+def accepted(api: KubeApi, manifests: list[dict[str, Any]]) -> None:
+    """Applies namespaces, and asks the server whether it would take the rest, admission included."""
+    namespaces = [manifest for manifest in manifests if manifest["kind"] == "Namespace"]
+    assert manifests[0] in namespaces
+    for namespace in namespaces:
+        api.apply(namespace)
+    for manifest in manifests:
+        answered = api.apply(manifest, dry_run=True)
         assert answered["metadata"]["name"] == manifest["metadata"]["name"]
-    remove_namespace(plane.api, namespace["metadata"]["name"])
+    for namespace in namespaces:
+        remove_namespace(api, namespace["metadata"]["name"])
 
 
 def test_a_misspelt_field_is_refused(

@@ -30,7 +30,7 @@ class Tar:
         self._buffer = io.BytesIO()
         self._tar = tarfile.open(fileobj=self._buffer, mode="w", format=form, encoding="utf-8")  # noqa: SIM115 - closed in bytes()
 
-    def add(self, path: str, kind: bytes, content: bytes = b"", **attributes: Any) -> Tar:  # noqa: ANN401
+    def add(self, path: str, kind: bytes, content: bytes = b"", **attributes: Any) -> Tar:
         member = tarfile.TarInfo(path)
         member.type, member.size, member.mtime = kind, len(content), CLOCK
         member.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
@@ -39,16 +39,16 @@ class Tar:
         self._tar.addfile(member, io.BytesIO(content) if content else None)
         return self
 
-    def file(self, path: str, content: bytes = b"x", **attributes: Any) -> Tar:  # noqa: ANN401
+    def file(self, path: str, content: bytes = b"x", **attributes: Any) -> Tar:
         return self.add(path, tarfile.REGTYPE, content, **attributes)
 
-    def folder(self, path: str, **attributes: Any) -> Tar:  # noqa: ANN401
+    def folder(self, path: str, **attributes: Any) -> Tar:
         return self.add(path, tarfile.DIRTYPE, **attributes)
 
-    def symlink(self, path: str, target: str, **attributes: Any) -> Tar:  # noqa: ANN401
+    def symlink(self, path: str, target: str, **attributes: Any) -> Tar:
         return self.add(path, tarfile.SYMTYPE, linkname=target, mode=0o777, **attributes)
 
-    def link(self, path: str, target: str, **attributes: Any) -> Tar:  # noqa: ANN401
+    def link(self, path: str, target: str, **attributes: Any) -> Tar:
         return self.add(path, tarfile.LNKTYPE, linkname=target, **attributes)
 
     def white_out(self, path: str) -> Tar:
@@ -151,6 +151,6 @@ def compress(tar: bytes, codec: str) -> bytes:
     return zstandard.ZstdCompressor().compress(tar) if codec == "zstd" else tar
 
 
-def image(*layers: Tar | bytes, codec: str = "gzip", **more: Any) -> MadeImage:  # noqa: ANN401
+def image(*layers: Tar | bytes, codec: str = "gzip", **more: Any) -> MadeImage:
     streams: Iterable[bytes] = (layer.bytes() if isinstance(layer, Tar) else layer for layer in layers)
     return MadeImage([(stream, codec) for stream in streams], **more)

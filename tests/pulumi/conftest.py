@@ -25,7 +25,7 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane that knows KEDA's objects: the shipped stacks are tested with `addons.keda: present`."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as running:
-        running.define(TOOLS / "keda")
+        running.define(TOOLS / "definitions")
         yield running
 
 

@@ -31,6 +31,7 @@ ETCD = "3.6.16"
 KUBERNETES = "1.36.3"
 KWOK = "0.8.0"
 KEDA = "2.21.0"
+PROMETHEUS_OPERATOR = "0.85.0"
 # The provider's module carries no release tags: this is the commit of release 4.25.0.
 KUBERNETES_PROVIDER = "4.25.0"
 KUBERNETES_PROVIDER_MODULE = "v4.0.0-20260115033456-f47bc2d6f199"
@@ -182,12 +183,17 @@ def build_kwok(bench: Bench) -> None:
     (bench.folder / "kwok-stages.yaml").write_text("\n---\n".join(file.read_text() for file in chosen))
 
 
-def fetch_keda_definitions(bench: Bench) -> None:
-    """KEDA's CustomResourceDefinitions, so that a ScaledObject can be applied; not the operator."""
+def fetch_definitions(bench: Bench) -> None:
+    """CustomResourceDefinitions of objects that stacks render: the operators behind them are not needed."""
     bench.start_module()
-    source, _ = bench.download(f"github.com/kedacore/keda/v2@v{KEDA}")
-    for definition in (source / "config" / "crd" / "bases").glob("*.yaml"):
-        install(definition, bench.folder / "keda" / definition.name)
+    keda, _ = bench.download(f"github.com/kedacore/keda/v2@v{KEDA}")
+    prometheus, _ = bench.download(f"github.com/prometheus-operator/prometheus-operator@v{PROMETHEUS_OPERATOR}")
+    for definition in (
+        keda / "config/crd/bases/keda.sh_scaledobjects.yaml",
+        keda / "config/crd/bases/keda.sh_triggerauthentications.yaml",
+        prometheus / "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+    ):
+        install(definition, bench.folder / "definitions" / definition.name)
 
 
 def install(source: Path, target: Path, *, mode: int = 0o644) -> None:
@@ -231,7 +237,11 @@ ENGINES = {
         makes=("bin/kube-apiserver", "bin/kube-controller-manager", "bin/kube-scheduler"),
     ),
     "kwok": Engine(recipe=build_kwok, versions=(KWOK,), makes=("bin/kwok", "kwok-stages.yaml")),
-    "keda": Engine(recipe=fetch_keda_definitions, versions=(KEDA,), makes=("keda/keda.sh_scaledobjects.yaml",)),
+    "definitions": Engine(
+        recipe=fetch_definitions,
+        versions=(KEDA, PROMETHEUS_OPERATOR),
+        makes=("definitions/keda.sh_scaledobjects.yaml", "definitions/monitoring.coreos.com_podmonitors.yaml"),
+    ),
     "kubernetes-provider": Engine(
         recipe=build_kubernetes_provider,
         versions=(KUBERNETES_PROVIDER, KUBERNETES_PROVIDER_MODULE),

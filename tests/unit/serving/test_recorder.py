@@ -15,7 +15,9 @@ from serving.recorder import NAMESPACE, RecorderSpec, objects
 
 
 def spec(**more: Any) -> RecorderSpec:
-    return RecorderSpec(**{"image": "python:3.13", "code": code(), "keep": 100, "otlp_endpoint": None, "cloudwatch": False} | more)
+    return RecorderSpec(
+        **{"image": "python:3.13", "code": code(), "keep": 100, "otlp_endpoint": None, "cloudwatch": False} | more
+    )
 
 
 def of_kind(kind: str, **more: Any) -> dict[str, Any]:

@@ -1,0 +1,366 @@
+"""Tearing down on the real engine: in order, around what others have, and through every fault to the same end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget.problems import BadInput
+from scripts import teardown as verb
+from scripts.account.session import Account, sign_in
+from scripts.account.standing import Standing
+from scripts.cluster.access import Access
+from scripts.cluster.api import Server
+from scripts.deployed.backend import Backend
+from scripts.dismantling.run import Limits
+from scripts.failure import Failure
+from scripts.teardown import Teardown, plan_document, planned, proof, tear_down
+from scripts.waiting import Patience, TimedOut
+from tests.pulumi.controllers import scale_deployment, scale_nodes, wait_until_ready
+from tests.pulumi.whole_account import everything, strangers
+from tests.pulumi.workspace import Workspace
+from tests.standin.cloud import Cloud
+from tests.standin.faults import Fault
+from tests.toolchain.control_plane import ControlPlane
+from tests.toolchain.waiting import wait_until
+
+MODEL = "dev-llama-3-1-8b"
+SLUG = "llama-3-1-8b"
+BUCKET = "coldstart-dev-111122223333-us-west-2"
+QUICK = Limits(
+    controllers=Patience(limit_s=2, every_s=0.05),
+    nodes=Patience(limit_s=20, every_s=0.05),
+    sweep=Patience(limit_s=20, every_s=0.05),
+)
+OWNED = [{"Key": "kubernetes.io/cluster/coldstart-dev", "Value": "owned"}]
+
+
+class World:
+    """An account with strangers in it, an environment and a model on it, and the verb that takes both down."""
+
+    def __init__(self, workspace: Workspace, plane: ControlPlane) -> None:
+        self.workspace, self.plane = workspace, plane
+        self.cloud = Cloud(workspace.moto.endpoint, "us-west-2")
+        self.stack_files = workspace.project / "infra" / "stacks"
+        strangers(self.cloud)
+        self.theirs = everything(self.cloud)
+        workspace.edit(MODEL, "model.cost", {"expires_after": "8h"})
+        workspace.stack("dev").up()
+        workspace.stack(MODEL).up()
+        # moto takes "deny without TLS" for "deny": an audit could not look into the bucket.
+        self.cloud.call("s3.DeleteBucketPolicy", {"Bucket": BUCKET})
+        self.cloud.call("s3.PutObject", {"Bucket": BUCKET, "Key": "models/m/r/weights", "Body": b"weights"})
+        self.said: list[str] = []
+
+    def start_a_replica(self) -> None:
+        """What KEDA and the autoscaler do when there is work."""
+        (group,) = self.workspace.stack(MODEL, create=False).outputs()["nodeGroups"]
+        scale_deployment(self.plane.api, SLUG, SLUG, 1)
+        scale_nodes(self.workspace, self.plane, group, 1)
+        wait_until_ready(self.plane.api, SLUG, SLUG, 1)
+
+    def expose(self) -> None:
+        """A Service of the model with a load balancer behind it, as somebody adds by hand."""
+        self.plane.api.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {
+                    "name": "front",
+                    "namespace": SLUG,
+                    "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+                },
+                "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "x"}},
+            }
+        )
+        self.cloud.call(
+            "elb.CreateLoadBalancer",
+            {
+                "LoadBalancerName": "a0front",
+                "Listeners": [{"Protocol": "TCP", "LoadBalancerPort": 80, "InstancePort": 80}],
+                "Subnets": [self.subnet],
+                "Tags": [*OWNED, {"Key": "kubernetes.io/service-name", "Value": f"{SLUG}/front"}],
+            },
+        )
+
+    def controller_comes_back(self) -> None:
+        """Carries out what the service controller missed."""
+        self.cloud.call("elb.DeleteLoadBalancer", {"LoadBalancerName": "a0front"})
+        self.plane.api.request(
+            "PATCH",
+            f"/api/v1/namespaces/{SLUG}/services/front",
+            body={"metadata": {"finalizers": None}},
+            headers={"Content-Type": "application/merge-patch+json"},
+        )
+
+    def leak(self) -> None:
+        """What a cluster leaves behind: a claim's volume, an interface of the CNI, a balancer's group and the balancer."""
+
+        def spec(kind: str, tags: list[dict[str, str]]) -> list[dict[str, Any]]:
+            return [{"ResourceType": kind, "Tags": tags}]
+
+        volume = {"AvailabilityZone": "us-west-2a", "Size": 50, "TagSpecifications": spec("volume", OWNED)}
+        self.cloud.call("ec2.CreateVolume", volume)
+        group = {"GroupName": "k8s-elb-a0web", "Description": "-", "VpcId": self.vpc}
+        self.cloud.call("ec2.CreateSecurityGroup", group | {"TagSpecifications": spec("security-group", OWNED)})
+        cni = [{"Key": "node.k8s.amazonaws.com/instance_id", "Value": "i-0f"}]
+        interface = {"SubnetId": self.subnet, "Description": "aws-K8S-i-0f"}
+        self.cloud.call("ec2.CreateNetworkInterface", interface | {"TagSpecifications": spec("network-interface", cni)})
+        self.cloud.call("logs.CreateLogGroup", {"logGroupName": "/aws/containerinsights/coldstart-dev/performance"})
+
+    @property
+    def vpc(self) -> str:
+        (record,) = self.workspace.aws("aws:ec2/vpc:Vpc")
+        return record.id
+
+    @property
+    def subnet(self) -> str:
+        return self.workspace.stack("dev", create=False).outputs()["private_subnets"]["us-west-2a"]
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+    def down(self, plan: Teardown, account: Account, backend: Backend, **more: Any) -> None:
+        tear_down(plan, account, backend, say=self.say, limits=QUICK, **more)
+
+
+@pytest.fixture
+def world(workspace: Workspace, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name, value in workspace.env.items():
+        monkeypatch.setenv(name, value)
+    return World(workspace, plane)
+
+
+@pytest.fixture
+def backend(world: World) -> Iterator[Backend]:
+    backend = Backend(world.stack_files)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def account(world: World) -> Account:
+    del world
+    return sign_in(account="111122223333", region="us-west-2")
+
+
+def plan_of(world: World, backend: Backend, name: str, *, with_models: bool = True, purge: bool = False) -> Teardown:
+    return planned(name, backend, world.stack_files, with_models=with_models, purge=purge)
+
+
+def deleted(world: World, token: str) -> list[int]:
+    """Positions in the journal at which things of a type were gone."""
+    return [
+        position
+        for position, entry in enumerate(world.workspace.journal())
+        if entry["operation"] == "delete" and entry["type"] == token
+    ]
+
+
+def test_an_environment_with_its_model_goes_in_order_and_proves_it(
+    world: World, backend: Backend, account: Account
+) -> None:
+    world.start_a_replica()
+    with pytest.raises(BadInput, match=f"dev: has models on it: {MODEL}"):
+        plan_of(world, backend, "dev", with_models=False)
+    plan = plan_of(world, backend, "dev")
+    assert [state.stack for state in plan.states] == [MODEL, "dev"]
+
+    before = everything(world.cloud)
+    dry = plan_document(plan, proof(plan, account, backend, world.stack_files))
+    assert everything(world.cloud) == before, "a dry run changes nothing"
+    assert dry["stacks"][0]["resources"]["aws:eks/nodeGroup:NodeGroup"] == 1
+    assert [urn.rpartition("::")[2] for urn in dry["stacks"][1]["kept"]].count("dev-weights") == 6
+    assert dry["now"]["totals"]["live"]["usd_per_hour"] > 2.24
+
+    world.down(plan, account, backend)
+    assert everything(world.cloud) == world.theirs | {("bucket", BUCKET)}
+    kinds = (
+        "aws:eks/nodeGroup:NodeGroup",
+        "aws:eks/addon:Addon",
+        "aws:eks/cluster:Cluster",
+        "aws:ec2/vpcEndpoint:VpcEndpoint",
+    )
+    nodes, addons, cluster, endpoints = (deleted(world, kind) for kind in kinds)
+    assert max(nodes) < min(addons) < max(addons) < min(cluster) < min(endpoints)
+    (vpc,) = deleted(world, "aws:ec2/vpc:Vpc")
+    assert vpc > max(endpoints)
+
+    after = proof(plan, account, backend, world.stack_files)
+    assert not after.leaks
+    assert not after.of(Standing.LIVE)
+    assert [thing.found.id for thing in after.of(Standing.KEPT)] == [BUCKET]
+    world.down(plan_of(world, backend, "dev"), account, backend)
+    assert everything(world.cloud) == world.theirs | {("bucket", BUCKET)}, "a second teardown finds nothing to do"
+
+    world.down(plan_of(world, backend, "dev", purge=True), account, backend)
+    assert everything(world.cloud) == world.theirs
+
+
+def test_a_model_goes_alone(world: World, backend: Backend, account: Account) -> None:
+    before = {entry for entry in world.workspace.stack("dev", create=False).state()}
+    plan = plan_of(world, backend, MODEL)
+    assert [state.stack for state in plan.states] == [MODEL]
+    world.down(plan, account, backend)
+    assert set(world.workspace.stack("dev", create=False).state()) == before
+    assert not backend.state(MODEL).live
+    assert world.workspace.stack("dev", create=False).preview().changes == {}
+    assert not proof(plan, account, backend, world.stack_files).things
+
+
+def test_through_every_fault_to_the_same_end(
+    world: World, backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One teardown that fails at every stage in another way, run again each time."""
+    world.start_a_replica()
+    world.expose()
+    world.leak()
+
+    def run_into(error: type[Exception], words: str) -> None:
+        with pytest.raises(error, match=words):
+            world.down(plan_of(world, backend, "dev"), account, backend)
+
+    with monkeypatch.context() as patch:
+        nowhere = Access(
+            cluster="c", endpoint="https://127.0.0.1:9", certificate_authority=authority(world), region="r"
+        )
+        patch.setattr(verb, "_api", lambda *_: Server(nowhere))
+        run_into(Failure, r"(?s)does not answer.*EKS says that coldstart-dev is there.*--cluster-gone")
+
+    run_into(
+        TimedOut, r"(?s)Service llama-3-1-8b/front: finalizer service.kubernetes.io/load-balancer-cleanup.*to go on"
+    )
+    world.controller_comes_back()
+
+    denied = "DeleteNodegroup: AccessDeniedException: not authorized to perform eks:DeleteNodegroup"
+    world.workspace.fail("delete", denied, type="aws:eks/nodeGroup:NodeGroup", name="llama")
+    run_into(Failure, "AccessDeniedException")
+
+    kill_in_the_middle(world, "aws:eks/addon:Addon")
+    assert any("taking its lock away" in line for line in once(world, backend, account))
+
+    violation = "DeleteSecurityGroup: DependencyViolation: resource sg-1 has a dependent object"
+    assert world.workspace.faults.strike("delete", "aws:ec2/securityGroup:SecurityGroup", "x") is None
+    del violation
+    assert everything(world.cloud) == world.theirs | {("bucket", BUCKET)}
+    assert not proof(plan_of(world, backend, "dev"), account, backend, world.stack_files).leaks
+
+
+def once(world: World, backend: Backend, account: Account) -> list[str]:
+    world.said.clear()
+    world.workspace.faults.plan(
+        [
+            Fault(
+                operation="delete",
+                type="aws:ec2/natGateway:NatGateway",
+                kind="throttling",
+                error="RequestLimitExceeded",
+                times=2,
+            ),
+            Fault(
+                operation="delete",
+                type="aws:ec2/securityGroup:SecurityGroup",
+                error="DeleteSecurityGroup: DependencyViolation: resource has a dependent object",
+            ),
+        ]
+    )
+    with pytest.raises(Failure, match=r"(?s)DependencyViolation.*to go on"):
+        world.down(plan_of(world, backend, "dev"), account, backend)
+    said = list(world.said)
+    world.down(plan_of(world, backend, "dev"), account, backend)
+    return said
+
+
+def authority(world: World) -> str:
+    return world.plane.api.certificate_authority_data
+
+
+def kill_in_the_middle(world: World, token: str) -> None:
+    """Runs the verb as a person does, and kills it with all its children while something of a type is being deleted."""
+    environment = {**world.workspace.env, "PYTHONPATH": str(world.workspace.project)}
+    slow = Fault(operation="delete", type=token, kind="throttling", error="Throttling: Rate exceeded", times=10_000)
+    world.workspace.faults.plan([slow])
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            "from scripts.cli import main; main()",
+            "teardown",
+            "dev",
+            "--with-models",
+            "--yes",
+        ],
+        cwd=world.workspace.project,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=(world.workspace.folder / "killed.log").open("wb"),
+        start_new_session=True,
+    )
+    try:
+        wait_until(
+            lambda: process.poll() is not None or any(e["type"] == token for e in world.workspace.journal("throttled")),
+            what=lambda: f"deleting {token}:\n" + (world.workspace.folder / "killed.log").read_text()[-3000:],
+            patience_s=240,
+        )
+        assert process.poll() is None, (world.workspace.folder / "killed.log").read_text()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    world.workspace.faults.plan([])
+
+
+def test_the_stack_file_and_the_cluster_may_be_gone_already(world: World, backend: Backend, account: Account) -> None:
+    for name in ("dev", MODEL):
+        path = world.stack_files / f"Pulumi.{name}.yaml"
+        path.write_text(path.read_text() + "  - : [\n")
+    # Somebody deleted the cluster by hand: with its node groups, as EKS insists on.
+    for group in world.cloud.call("eks.ListNodegroups", {"clusterName": "coldstart-dev"})["nodegroups"]:
+        world.cloud.call("eks.DeleteNodegroup", {"clusterName": "coldstart-dev", "nodegroupName": group})
+    world.cloud.call("eks.DeleteCluster", {"name": "coldstart-dev"})
+    plan = plan_of(world, backend, "dev")
+    assert (plan.account, plan.region, plan.environment) == ("111122223333", "us-west-2", "dev")
+    world.down(plan, account, backend)
+    assert everything(world.cloud) == world.theirs | {("bucket", BUCKET)}
+
+
+def test_a_held_stack_is_not_torn_from_whoever_holds_it(world: World, backend: Backend, account: Account) -> None:
+    locks = world.workspace.folder / "state" / ".pulumi" / "locks" / "organization" / "coldstart" / "dev"
+    locks.mkdir(parents=True, exist_ok=True)
+    (locks / "0.json").write_text(
+        '{"pid": 1, "username": "somebody", "hostname": "another-machine", "timestamp": "2026-11-30T00:00:00Z"}'
+    )
+    world.down(plan_of(world, backend, MODEL), account, backend)
+    with pytest.raises(Failure, match=r"(?s)held by process 1 on another-machine.*pulumi cancel --stack dev"):
+        world.down(plan_of(world, backend, "dev"), account, backend)
+    assert ("cluster", "coldstart-dev") in everything(world.cloud)
+
+
+def test_what_is_protected_or_not_known_is_refused_before_anything_changes(
+    world: World, backend: Backend, tmp_path: Path
+) -> None:
+    before = everything(world.cloud)
+    cluster = next(
+        urn for urn in world.workspace.stack("dev", create=False).state() if "Cluster::dev" in urn and "aws:eks" in urn
+    )
+    world.workspace.pulumi("state", "protect", cluster, "--stack", "dev", "--yes")
+    with pytest.raises(BadInput, match=r"aws:eks/cluster:Cluster dev is protected"):
+        plan_of(world, backend, "dev")
+    with pytest.raises(BadInput, match="there is no stack file"):
+        plan_of(world, backend, "dev-nothing")
+    with pytest.raises(BadInput, match=f"{MODEL} is a model"):
+        plan_of(world, backend, MODEL, purge=True)
+    world.workspace.edit("dev", "environment.account", "444455556666")
+    with pytest.raises(BadInput, match="444455556666, but the stack was made in 111122223333"):
+        plan_of(world, backend, MODEL)
+    assert everything(world.cloud) == before
+    del tmp_path
