@@ -18,8 +18,8 @@ PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
 """KEDA holds a scaled object at that many replicas while it carries this annotation; cron triggers included."""
 GROUP_SIZES = ("scalingConfig", "warmPoolConfig")
 """Properties of a node group that belong to whoever paused it."""
-SCALED_OBJECT_HOLD = (f'metadata.annotations["{PAUSED_REPLICAS}"]',)
-"""The same of a scaled object."""
+SCALED_OBJECT_HOLD = ("metadata.annotations",)
+"""The same of a scaled object. All annotations: ignoring one key would leave an empty map, which is a change."""
 
 
 def asleep(manifest: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -374,16 +374,24 @@ class Soci(Tree):
     """`model.nodes.soci`: overrides of the computed parallel pull tuning."""
 
     max_concurrent_downloads: int | None = setting(
-        None, what="Ranged requests at once over all images.", why="Unset: no limit of its own.", ge=1
+        None, what="Ranged requests at once over all images.", unit="requests", why="Unset: no limit of its own.", ge=1
     )
     max_concurrent_downloads_per_image: int | None = setting(
-        None, what="Ranged requests at once of one image.", why="Unset: computed from the network.", ge=1
+        None,
+        what="Ranged requests at once of one image.",
+        unit="requests",
+        why="Unset: computed from the network.",
+        ge=1,
     )
     max_concurrent_unpacks: int | None = setting(
-        None, what="Layers unpacked at once over all images.", why="Unset: no limit of its own.", ge=1
+        None, what="Layers unpacked at once over all images.", unit="layers", why="Unset: no limit of its own.", ge=1
     )
     max_concurrent_unpacks_per_image: int | None = setting(
-        None, what="Layers of one image unpacked at once.", why="Unset: computed from vCPUs and layers.", ge=1
+        None,
+        what="Layers of one image unpacked at once.",
+        unit="layers",
+        why="Unset: computed from vCPUs and layers.",
+        ge=1,
     )
     chunk_mib: int | None = setting(
         None, what="Size of one ranged request.", unit="MiB", why="Unset: computed from the layers.", ge=1, le=1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -70,6 +70,18 @@ def path_of(name: str, directory: Path = STACKS) -> Path:
     return path
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice: YAML would let the last one win without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - the library's signature
+        keys = [key.value for key, _ in node.value]
+        for key_node, _ in node.value:
+            if keys.count(key_node.value) > 1:
+                words = f"{key_node.value} stands here twice"
+                raise yaml.constructor.ConstructorError(problem=words, problem_mark=key_node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def config_of(name: str, directory: Path = STACKS) -> dict[str, Any]:
     """The `config:` section of a stack file, keys with their namespace.
 
@@ -78,7 +90,9 @@ def config_of(name: str, directory: Path = STACKS) -> dict[str, Any]:
     """
     path = path_of(name, directory)
     try:
-        document: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document: object = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a safe loader
+    except UnicodeDecodeError as error:
+        raise bad_input(path.name, f"byte {error.start} is no UTF-8", "Save the file as UTF-8.") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark is not None else ""

@@ -91,7 +91,8 @@ def _matching(key: str) -> Sequence[Explanation]:
     below = [row for row in rows if row.key.startswith((f"{wanted}.", f"{wanted}["))]
     if not exact and not below:
         raise bad_input(key, "no such setting", did_you_mean(wanted, [row.key for row in rows]))
-    return exact or below
+    # A tree that may be left out is a row of its own, and what is below it is what was asked for.
+    return [*exact, *below]
 
 
 def _page(row: Explanation) -> str:
@@ -157,6 +158,12 @@ def _written(value: Any) -> str:  # noqa: ANN401 - any default
 
 def _allowed(field: FieldInfo) -> str:
     kind = _kind(field.annotation)
+    pattern = next(
+        (rule.pattern for rule in field.metadata if isinstance(rule, StringConstraints) and rule.pattern), None
+    )
+    pattern = pattern or next((found for rule in field.metadata if (found := getattr(rule, "pattern", None))), None)
+    if kind == "text" and pattern:
+        kind = f"text like {pattern}"
     bounds: list[str] = []
     for rule in field.metadata:
         match rule:

@@ -14,6 +14,7 @@ import httpx2 as httpx
 from huggingface_hub import HfApi
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
 
 from budget.instances import gpu_instance
 from budget.problems import bad_input
@@ -22,6 +23,8 @@ from infra.stack_file import PROJECT, STACKS, path_of, read
 from scripts.failure import Failure
 from scripts.registry import HttpRegistry, ImagePin, Registry
 
+UNPINNED_COMMENT = "# No digest is known for this tag here"
+"""What a shipped file says of an image without a digest; it goes once there is one."""
 ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 
 
@@ -53,7 +56,7 @@ class HuggingFaceHub:
             raise Failure(f"{source} has no revision {revision!r}") from error
         except RepositoryNotFoundError as error:
             raise Failure(f"{source} is not on the hub, or private: set HF_TOKEN") from error
-        except (HfHubHTTPError, httpx.HTTPError) as error:
+        except (HfHubHTTPError, httpx.HTTPError, ValueError) as error:
             raise Failure(f"the hub does not answer for {source}: {error}") from error
         if sha is None or not REVISION.match(sha):
             raise Failure(f"the hub answered {sha!r} for {source}@{revision}, which is no commit")
@@ -79,9 +82,9 @@ def resolve(model: Model, hub: Hub, registry: Registry, *, revision: str | None)
     commit = wanted if REVISION.match(wanted) else hub.commit(model.source, wanted)
     name = model.image.partition("@")[0]
     architecture = ARCHITECTURES[gpu_instance(model.nodes.instance, where="model.nodes.instance").arch]
-    pin: ImagePin = registry.resolve(name, architecture)
-    digest = model.image.partition("@")[2] or pin.digest
-    return Pins(revision=commit, image=f"{name}@{digest}", layers=pin.layers if digest == pin.digest else ())
+    # A pinned image is asked for by its digest: the tag may have moved on, or be gone.
+    pin: ImagePin = registry.resolve(model.image, architecture)
+    return Pins(revision=commit, image=f"{name}@{pin.digest}", layers=pin.layers)
 
 
 def write(path: Path, pins: Pins) -> None:
@@ -89,14 +92,18 @@ def write(path: Path, pins: Pins) -> None:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
+    yaml.indent(mapping=2, sequence=4, offset=2)
     document = cast("dict[str, Any]", yaml.load(path.read_text(encoding="utf-8")))
     model = cast("dict[str, Any]", document["config"][f"{PROJECT}:model"])
     model["revision"], model["image"] = pins.revision, pins.image
     if pins.layers:
-        model["image_facts"] = {"compressed_bytes": sum(pins.layers), "layers": list(pins.layers)}
+        layers = CommentedSeq(pins.layers)
+        layers.fa.set_flow_style()
+        model["image_facts"] = {"compressed_bytes": sum(pins.layers), "layers": layers}
     text = io.StringIO()
     yaml.dump(document, text)
-    path.write_text(text.getvalue(), encoding="utf-8")
+    kept = [line for line in text.getvalue().splitlines(keepends=True) if UNPINNED_COMMENT not in line]
+    path.write_text("".join(kept), encoding="utf-8")
 
 
 def pin(name: str, directory: Path, hub: Hub, registry: Registry, *, revision: str | None = None) -> Mapping[str, Any]:

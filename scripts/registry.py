@@ -140,12 +140,15 @@ class HttpRegistry:
             Failure: no such image or tag, no access, registry unreachable, or not built for the architecture.
         """
         reference = parse(image)
-        found = self.manifest(reference, reference.tag)
-        document = found.document
-        if "manifests" in document:
-            document = self.manifest(reference, platform(image, document, architecture)).document
-        layers = cast("list[Mapping[str, Any]]", document.get("layers", []))
-        return ImagePin(digest=found.digest, layers=tuple(int(layer["size"]) for layer in layers))
+        found = self.manifest(reference)
+        try:
+            document = found.document
+            if "manifests" in document:
+                document = self.manifest(reference, platform(image, document, architecture)).document
+            layers = cast("list[Mapping[str, Any]]", document.get("layers", []))
+            return ImagePin(digest=found.digest, layers=tuple(int(layer["size"]) for layer in layers))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Failure(f"{image}: {reference.registry} answers a manifest of no known shape") from error
 
     def manifest(self, reference: Reference, name: str | None = None) -> Manifest:
         """A manifest or index by tag or digest; its bytes match its digest.
@@ -166,6 +169,8 @@ class HttpRegistry:
             document = cast("Mapping[str, Any]", response.json())
         except ValueError as error:
             raise Failure(f"{reference}: {reference.registry} answers something that is no manifest") from error
+        if not isinstance(document, dict):
+            raise Failure(f"{reference}: {reference.registry} answers something that is no manifest")
         media_type = str(document.get("mediaType") or response.headers.get("Content-Type", "").partition(";")[0])
         return Manifest(digest=digest, media_type=media_type, content=response.content)
 
@@ -319,8 +324,11 @@ class HttpRegistry:
         answer = self._client.get(realm, params=challenge, headers={"Authorization": f"Basic {login}"} if login else {})
         if answer.status_code != HTTPStatus.OK:
             raise Failure(self._refused(reference))
-        document = answer.json()
-        return f"Bearer {document.get('token') or document.get('access_token')}"
+        try:
+            document = answer.json()
+            return f"Bearer {document.get('token') or document['access_token']}"
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Failure(f"{reference}: {parts.hostname} answers something that is no token") from error
 
     def _refused(self, reference: Reference) -> str:
         return f"{reference}: {reference.registry} refuses access. Is the name right, and may you use it?"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -58,6 +59,10 @@ def rendering(name: str, directory: Path = STACKS) -> Rendering:
     )
 
 
+RENDERED = ("resources.json", "user-data.toml", "iam", "kubernetes")
+"""What a rendering consists of, below its stack's folder: an earlier one is taken away before it is written."""
+
+
 def _files(evaluation: Evaluation, specs: ModelSpecs | None) -> Mapping[str, str]:
     files = {"resources.json": json.dumps([_entry(resource) for resource in evaluation.resources], indent=2) + "\n"}
     for resource in evaluation.resources:
@@ -100,6 +105,12 @@ def _entry(resource: Recorded) -> Mapping[str, Any]:
 
 def write(found: Rendering, directory: Path) -> Sequence[Path]:
     """Writes a rendering's files into `directory`/STACK and returns their paths."""
+    for stale in RENDERED:
+        path = directory / found.stack.name / stale
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     written: list[Path] = []
     for relative, text in sorted(found.files.items()):
         path = directory / found.stack.name / relative

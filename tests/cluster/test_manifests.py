@@ -41,6 +41,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """What a model may ask for beyond the shipped stacks: each renders other objects."""
 MODELS = ("dev-llama-3-1-8b", "dev-qwen2-5-0-5b", "dev-qwen3-32b")
 FORBIDDEN = 403
+NEEDED_BY_OTHERS = ("Namespace", "ServiceAccount", "PriorityClass")
 
 
 def specs_of(name: str, stacks: Path, changes: dict[str, Any] | None = None) -> ModelSpecs:
@@ -136,16 +137,32 @@ def test_what_an_option_adds_is_accepted_strictly_too(plane: ControlPlane, stack
 
 
 def accepted(api: KubeApi, manifests: list[dict[str, Any]]) -> None:
-    """Applies namespaces, and asks the server whether it would take the rest, admission included."""
-    namespaces = [manifest for manifest in manifests if manifest["kind"] == "Namespace"]
-    assert manifests[0] in namespaces
-    for namespace in namespaces:
-        api.apply(namespace)
-    for manifest in manifests:
-        answered = api.apply(manifest, dry_run=True)
-        assert answered["metadata"]["name"] == manifest["metadata"]["name"]
-    for namespace in namespaces:
-        remove_namespace(api, namespace["metadata"]["name"])
+    """Applies what the rest refers to, and asks the server whether it would take the rest and the pods it asks for."""
+    needed = [manifest for manifest in manifests if manifest["kind"] in NEEDED_BY_OTHERS]
+    for manifest in needed:
+        api.apply(manifest)
+    for obj in [*manifests, *(pod for manifest in manifests for pod in pods_of(manifest))]:
+        answered = api.apply(obj, dry_run=True)
+        assert answered["metadata"]["name"] == obj["metadata"]["name"]
+    for manifest in reversed(needed):
+        if manifest["kind"] == "Namespace":
+            remove_namespace(api, manifest["metadata"]["name"])
+        elif "namespace" not in manifest["metadata"]:
+            api.delete(api.path_of(manifest))
+
+
+def pods_of(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The pod that a workload would make: Pod Security refuses pods, not what makes them."""
+    template = manifest.get("spec", {}).get("template")
+    if template is None:
+        return
+    about = {part: manifest["metadata"][part] for part in ("name", "namespace")}
+    yield {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**template.get("metadata", {}), **about},
+        "spec": template["spec"],
+    }
 
 
 def test_a_misspelt_field_is_refused(

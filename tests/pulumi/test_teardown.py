@@ -101,7 +101,7 @@ class World:
         )
 
     def leak(self) -> None:
-        """What a cluster leaves behind: a claim's volume, an interface of the CNI, a balancer's group and the balancer."""
+        """What a cluster leaves behind: a claim's volume, an interface of the CNI, a balancer's group, logs."""
 
         def spec(kind: str, tags: list[dict[str, str]]) -> list[dict[str, Any]]:
             return [{"ResourceType": kind, "Tags": tags}]
@@ -205,7 +205,7 @@ def test_an_environment_with_its_model_goes_in_order_and_proves_it(
 
 
 def test_a_model_goes_alone(world: World, backend: Backend, account: Account) -> None:
-    before = {entry for entry in world.workspace.stack("dev", create=False).state()}
+    before = set(world.workspace.stack("dev", create=False).state())
     plan = plan_of(world, backend, MODEL)
     assert [state.stack for state in plan.states] == [MODEL]
     world.down(plan, account, backend)

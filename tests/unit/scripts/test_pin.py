@@ -124,16 +124,17 @@ def test_comments_and_order_stay(unpinned: Path, hub: HuggingFaceHub, registry: 
     assert kept == ["environment", "source", "image", "profile", "nodes", "scaling"]
 
 
-@pytest.mark.xfail(reason="lists are written again without their indentation", strict=True)
 def test_no_other_line_is_touched(unpinned: Path, hub: HuggingFaceHub, registry: HttpRegistry, images: Images) -> None:
     images.add_image("v0.33.0", layers=LAYERS)
     before = unpinned.read_text(encoding="utf-8")
     pin(QWEN, unpinned.parent, hub, registry)
     lines = changed_lines(before, unpinned.read_text(encoding="utf-8"))
-    assert {line[1:].split(":")[0].strip() for line in lines if line[0] == "-"} == {"image"}
+    assert {line[1:].split(":")[0].strip() for line in lines if line[0] == "-"} == {
+        "image",
+        "# No digest is known for this tag here",
+    }
 
 
-@pytest.mark.xfail(reason="each layer takes a line: an image of thirty makes a file of fifty", strict=True)
 def test_the_file_stays_short(unpinned: Path, hub: HuggingFaceHub, registry: HttpRegistry, images: Images) -> None:
     images.add_image("v0.33.0", layers={"amd64": [10**8] * 30})
     before = len(unpinned.read_text(encoding="utf-8").splitlines())
@@ -141,7 +142,6 @@ def test_the_file_stays_short(unpinned: Path, hub: HuggingFaceHub, registry: Htt
     assert len(unpinned.read_text(encoding="utf-8").splitlines()) <= before + 5
 
 
-@pytest.mark.xfail(reason="the shipped comment says that no digest is known, below the digest", strict=True)
 def test_a_comment_that_is_no_longer_true_goes(
     unpinned: Path, hub: HuggingFaceHub, registry: HttpRegistry, images: Images
 ) -> None:
@@ -195,7 +195,6 @@ def test_a_commit_is_not_asked_for(
     assert served.asked == []
 
 
-@pytest.mark.xfail(reason="the tag is asked for though the digest is what counts; a tag may be gone", strict=True)
 def test_a_pinned_image_needs_no_tag(
     unpinned: Path, hub: HuggingFaceHub, registry: HttpRegistry, images: Images
 ) -> None:
@@ -257,7 +256,6 @@ def test_a_hub_that_answers_no_commit(
     assert words == f"the hub answered {sha!r} for {SOURCE}@main, which is no commit"
 
 
-@pytest.mark.xfail(reason="an answer of the hub that is no JSON ends in a traceback", strict=True)
 def test_a_hub_that_answers_something_else(
     unpinned: Path, hub: HuggingFaceHub, registry: HttpRegistry, images: Images, served: Served
 ) -> None:

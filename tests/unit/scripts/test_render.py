@@ -163,7 +163,6 @@ def test_json_and_files_together(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert err == f"{len(below(tmp_path))} files in {tmp_path}\n"
 
 
-@pytest.mark.xfail(reason="files of an earlier rendering stay beside the new ones", strict=True)
 def test_a_file_that_is_no_longer_rendered_goes(rendered: dict[str, Rendering], tmp_path: Path) -> None:
     stale = tmp_path / LLAMA / "kubernetes" / "99-job.yaml"
     stale.parent.mkdir(parents=True)
@@ -273,7 +272,6 @@ def test_wrong_settings_are_bad_input_with_every_problem(
     assert all(line.startswith("error: model.") for line in err.splitlines())
 
 
-@pytest.mark.xfail(reason="a byte that is no UTF-8 ends in a traceback", strict=True)
 def test_a_file_of_another_encoding(
     stacks: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,7 +282,6 @@ def test_a_file_of_another_encoding(
     assert capsys.readouterr().err.startswith("error: Pulumi.dev.yaml")
 
 
-@pytest.mark.xfail(reason="YAML lets the last of two equal keys win without a word", strict=True)
 def test_a_key_that_is_there_twice(
     stacks: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

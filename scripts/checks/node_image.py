@@ -1,0 +1,75 @@
+"""The Bottlerocket release for the Kubernetes version, and its driver for the image's CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from botocore.exceptions import ClientError
+
+from infra.environment_rules import numbers
+from infra.forecast import image_case
+from scripts.account.refusals import is_gone
+from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, warned
+
+R580_SINCE = (1, 53, 0)
+"""Bottlerocket's NVIDIA variants carry driver branch R580 since this release (bottlerocket-kernel-kit#254)."""
+CUDA_13_BRANCH = 580
+"""CUDA 13 needs driver branch R580 or newer (NVIDIA CUDA release notes)."""
+
+
+def parameter(wanted: Wanted) -> str:
+    """The parameter that AWS publishes for a release once it is built for a Kubernetes version."""
+    environment = wanted.stack.environment
+    variant = f"aws-k8s-{environment.kubernetes_version}" + ("-nvidia" if wanted.specs else "")
+    arch = wanted.specs.node.instance.arch if wanted.specs else "x86_64"
+    return f"/aws/service/bottlerocket/{variant}/{arch}/{release(wanted)}/image_version"
+
+
+def release(wanted: Wanted) -> str:
+    """Bottlerocket release of the nodes."""
+    own = wanted.model.nodes.bottlerocket_release if wanted.model else None
+    return own or wanted.stack.environment.bottlerocket_release
+
+
+def _run(subject: Subject) -> Iterator[Finding]:
+    wanted, name = subject.wanted, parameter(subject.wanted)
+    try:
+        build = subject.clients.ssm.get_parameter(Name=name)["Parameter"].get("Value", "")
+    except ClientError as error:
+        if not is_gone(error):
+            raise
+        yield failed(
+            f"Bottlerocket {release(wanted)} was never built for Kubernetes {wanted.stack.environment.kubernetes_version}",
+            "Choose a release that has an image_version below /aws/service/bottlerocket/"
+            f"aws-k8s-{wanted.stack.environment.kubernetes_version}: aws ssm get-parameters-by-path.",
+        )
+        return
+    yield passed(f"Bottlerocket {build} is there for Kubernetes {wanted.stack.environment.kubernetes_version}")
+    yield from _driver(wanted)
+
+
+def _driver(wanted: Wanted) -> Iterator[Finding]:
+    if wanted.model is None or wanted.specs is None:
+        return
+    cuda, old = image_case(wanted.model).cuda, numbers(release(wanted)) < R580_SINCE
+    if cuda is None:
+        yield warned(
+            f"the tag of {wanted.model.image} names no vLLM version, so its CUDA is not known",
+            "Set model.engine.version, or keep the tag before the digest.",
+        )
+    elif cuda[0] >= 13 and old:  # noqa: PLR2004 - CUDA 13
+        yield failed(
+            f"the image carries CUDA {cuda[0]}, Bottlerocket {release(wanted)} a driver older than R{CUDA_13_BRANCH}",
+            "Use Bottlerocket 1.53.0 or newer.",
+        )
+    else:
+        yield passed(f"its driver runs the image's CUDA {cuda[0]}.{cuda[1]}")
+
+
+def _permissions(wanted: Wanted) -> Sequence[Permission]:
+    # Public parameters of AWS have no account in their ARN.
+    arn = f"arn:{wanted.partition}:ssm:{wanted.region}::parameter{parameter(wanted)}"
+    return (Permission(actions=("ssm:GetParameter",), resources=(arn,)),)
+
+
+CHECK = Check(name="node image", permissions=_permissions, run=_run)
