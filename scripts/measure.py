@@ -179,7 +179,7 @@ def _write(svg: Path | None, html: Path | None, ledgers: Sequence[Ledger]) -> No
             click.echo(f"{path} written", err=True)
 
 
-# ---- where ledgers come from -------------------------------------------------------------------------------------------
+# ---- where ledgers come from ---------------------------------------------------------------------------------------
 
 
 def _ledgers(target: Target, wishes: Wishes) -> Iterator[Ledger]:
@@ -289,7 +289,7 @@ def _watched(api: Api, collector: Collector, target: Target, wishes: Wishes) -> 
                 return
 
 
-# ---- starts made on purpose --------------------------------------------------------------------------------------------
+# ---- starts made on purpose ----------------------------------------------------------------------------------------
 
 
 def _wait(condition_met: Callable[[], bool], patience_s: float) -> bool:
@@ -318,7 +318,8 @@ def _agreed(target: Target, wishes: Wishes, starts: int) -> None:
     each = plan.cost.usd_per_start
     total = None if each is None else each * starts
     _say(
-        f"{starts} start(s) of {target.model} on {plan.scenario.instance.name}, each {seconds(plan.budget.total.expected_s)}: "
+        f"{starts} start(s) of {target.model} on {plan.scenario.instance.name}, "
+        f"each {seconds(plan.budget.total.expected_s)}: "
         f"about {dollars(total)}; a node that stays costs {dollars(plan.cost.usd_per_hour)} per hour"
     )
     if wishes.yes:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.table import Table
 
@@ -18,7 +17,7 @@ from budget.problems import BadInput
 from infra.rules import check as check_settings
 from infra.specs import model_specs
 from infra.stack_file import STACKS, read
-from scripts.account.refusals import credential_problem, in_words, is_denied
+from scripts.account.refusals import AWS_ERRORS, credential_problem, in_words, is_denied
 from scripts.account.session import sign_in
 from scripts.checks import CHECKS
 from scripts.checks.finding import Check, Finding, Subject, Verdict, Wanted, failed, warned
@@ -62,15 +61,19 @@ def preflight(subject: Subject, checks: Sequence[Check] = CHECKS) -> Sequence[An
     Raises:
         BadInput: the credentials stopped working.
     """
+
+    def ask(check: Check) -> Answer:
+        return Answer(check=check, findings=_findings(check, subject))
+
     with ThreadPoolExecutor(WORKERS) as pool:
-        answers = list(pool.map(lambda check: Answer(check=check, findings=_findings(check, subject)), checks))
+        answers = list(pool.map(ask, checks))
     return [answer for answer in answers if answer.findings]
 
 
 def _findings(check: Check, subject: Subject) -> Sequence[Finding]:
     try:
         return list(check.run(subject))
-    except (ClientError, BotoCoreError) as error:
+    except AWS_ERRORS as error:
         problem = credential_problem(error)
         if problem:
             raise BadInput([problem]) from error

@@ -8,13 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from budget.problems import BadInput
 from scripts.account.found import Found, Kind
 from scripts.account.kinds import KINDS
 from scripts.account.ownership import Owners, Unknown
-from scripts.account.refusals import credential_problem, in_words
+from scripts.account.refusals import AWS_ERRORS, AwsError, credential_problem, in_words
 from scripts.account.session import Account, Clients
 
 WORKERS = 8
@@ -106,7 +104,7 @@ def _look(kind: Kind[Any], clients: Clients, owners: Owners, result: Census, hin
                 hinted.append(_Hinted(kind, raw, clients))
             else:
                 result.found.append(kind.found(raw, verdict, clients))
-    except (ClientError, BotoCoreError) as error:
+    except AWS_ERRORS as error:
         _unseen(kind, clients, error, result)
 
 
@@ -118,11 +116,11 @@ def _judge_again(hinted: Sequence[_Hinted], owners: Owners, result: Census) -> N
             continue
         try:
             result.found.append(each.kind.found(each.raw, verdict, each.clients))
-        except (ClientError, BotoCoreError) as error:
+        except AWS_ERRORS as error:
             _unseen(each.kind, each.clients, error, result)
 
 
-def _unseen(kind: Kind[Any], clients: Clients, error: ClientError | BotoCoreError, result: Census) -> None:
+def _unseen(kind: Kind[Any], clients: Clients, error: AwsError, result: Census) -> None:
     problem = credential_problem(error)
     if problem:
         raise BadInput([problem]) from error

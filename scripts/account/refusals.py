@@ -19,10 +19,14 @@ from botocore.exceptions import (
     TokenRetrievalError,
     UnauthorizedSSOTokenError,
 )
+from botocore.parsers import ResponseParserError
 
 from budget.problems import BadInput, Problem, bad_input
 from scripts.failure import Failure
 
+AwsError = ClientError | BotoCoreError | ResponseParserError
+AWS_ERRORS = (ClientError, BotoCoreError, ResponseParserError)
+"""Whatever a call raises when AWS, the network, or something in between does not do what was asked."""
 WHERE = "AWS credentials"
 DENIED = frozenset(
     {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedAccess", "Forbidden"}
@@ -135,17 +139,19 @@ def told(doing: str) -> Generator[None]:
     """
     try:
         yield
-    except (ClientError, BotoCoreError) as error:
+    except AWS_ERRORS as error:
         problem = credential_problem(error)
         if problem:
             raise BadInput([problem]) from error
         raise Failure(f"{doing}: {in_words(error)}") from error
 
 
-def in_words(error: ClientError | BotoCoreError) -> str:
+def in_words(error: AwsError) -> str:
     """One line for a person."""
     if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
         return f"AWS can't be reached: {error}"
+    if isinstance(error, ResponseParserError):
+        return f"the answer is not AWS's (a proxy?): {str(error)[:200]}"
     if not isinstance(error, ClientError):
         return str(error)
     code, words = code_of(error), message_of(error)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from budget.problems import BadInput, bad_input, did_you_mean
 from infra.accounts import partition_of
-from scripts.account.refusals import credential_problem, in_words, is_denied, wrong_account
+from scripts.account.refusals import AWS_ERRORS, credential_problem, in_words, is_denied, wrong_account
 from scripts.failure import Failure
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def sign_in(*, account: str | None, region: str, session: boto3.Session | None =
         _check_region(home, region)
     except EndpointConnectionError as error:
         raise Failure(in_words(error)) from error
-    except (ClientError, BotoCoreError) as error:
+    except AWS_ERRORS as error:
         problem = credential_problem(error)
         if problem is None:
             raise Failure(f"signing in: {in_words(error)}") from error

@@ -1,4 +1,4 @@
-"""The cluster's API and the controllers in it: without KEDA nothing asks for a replica, without an autoscaler no node."""
+"""The cluster's API and the controllers in it: without KEDA nothing asks for a replica, without the other no node."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _running(api: KubernetesApi, what: str, names: Sequence[str], fix: str) -> F
     found = [cast("dict[str, Any]", each) for each in api.items(DEPLOYMENTS, labelSelector=selector)]
     if not found:
         return failed(f"{what} is not there", fix)
-    available = sum(int((each.get("status") or {}).get("availableReplicas") or 0) for each in found)
+    available = sum(_available(each) for each in found)
     where = f"{found[0]['metadata']['namespace']}/{found[0]['metadata']['name']}"
     if not available:
         return warned(
@@ -68,6 +68,11 @@ def _running(api: KubernetesApi, what: str, names: Sequence[str], fix: str) -> F
             f"kubectl describe deployment -n {where.replace('/', ' ')}",
         )
     return passed(f"{what} runs ({where})")
+
+
+def _available(deployment: dict[str, Any]) -> int:
+    status = cast("dict[str, Any]", deployment.get("status") or {})
+    return int(status.get("availableReplicas") or 0)
 
 
 def _fix(subject: Subject, addon: str, presence: Presence) -> str:

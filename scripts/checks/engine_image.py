@@ -11,7 +11,7 @@ from infra.settings import DIGEST
 from scripts.account.refusals import is_gone
 from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, warned
 from scripts.failure import Failure
-from scripts.pin import ARCHITECTURES
+from scripts.images.subject import ARCHITECTURES
 
 ECR = re.compile(
     r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(?P<repository>[^:@]+)"

@@ -33,18 +33,19 @@ def release(wanted: Wanted) -> str:
 
 def _run(subject: Subject) -> Iterator[Finding]:
     wanted, name = subject.wanted, parameter(subject.wanted)
+    kubernetes = wanted.stack.environment.kubernetes_version
     try:
         build = subject.clients.ssm.get_parameter(Name=name)["Parameter"].get("Value", "")
     except ClientError as error:
         if not is_gone(error):
             raise
         yield failed(
-            f"Bottlerocket {release(wanted)} was never built for Kubernetes {wanted.stack.environment.kubernetes_version}",
-            "Choose a release that has an image_version below /aws/service/bottlerocket/"
-            f"aws-k8s-{wanted.stack.environment.kubernetes_version}: aws ssm get-parameters-by-path.",
+            f"Bottlerocket {release(wanted)} was never built for Kubernetes {kubernetes}",
+            f"Choose a release that has an image_version below /aws/service/bottlerocket/aws-k8s-{kubernetes}: "
+            "aws ssm get-parameters-by-path.",
         )
         return
-    yield passed(f"Bottlerocket {build} is there for Kubernetes {wanted.stack.environment.kubernetes_version}")
+    yield passed(f"Bottlerocket {build} is there for Kubernetes {kubernetes}")
     yield from _driver(wanted)
 
 

@@ -99,7 +99,7 @@ def _quota(clients: Clients, code: str) -> float:
 
 
 def _used_vcpu(subject: Subject, kind: str, purchase: str) -> int:
-    """vCPU of what runs under the same quota, without the stack's own nodes: those are part of what it needs."""
+    """What runs under the same quota, without the stack's own nodes: those are part of what it needs. In vCPU."""
     pages = subject.clients.ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": "instance-state-name", "Values": ["pending", "running", "stopping"]}]
     )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from scripts.account.kinds.interfaces import INSTANCE_TAG
 from scripts.account.ownership import tags_of
-from scripts.account.refusals import in_words
+from scripts.account.refusals import AWS_ERRORS, in_words
 from scripts.account.session import Clients
 from scripts.cluster.api import KubernetesApi, Object
 from scripts.deployed.state import Resource
@@ -23,7 +21,7 @@ def of_resource(clients: Clients, api: KubernetesApi | None, resource: Resource)
     """What holds one resource of a stack; empty when nothing is found, or it can't be asked."""
     try:
         return list(_of_aws(clients, resource)) or list(_of_kubernetes(api, resource))
-    except (ClientError, BotoCoreError) as error:
+    except AWS_ERRORS as error:
         return [f"{resource.name}: it can't be seen what holds it ({in_words(error)})"]
     except Failure as error:
         return [f"{resource.name}: {error}"]

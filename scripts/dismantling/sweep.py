@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from scripts.account.census import census
 from scripts.account.found import Found
 from scripts.account.kinds import (
@@ -21,7 +19,7 @@ from scripts.account.kinds import (
     vpcs,
 )
 from scripts.account.ownership import Ours, Owners
-from scripts.account.refusals import in_words, is_denied, is_gone
+from scripts.account.refusals import AWS_ERRORS, in_words, is_denied, is_gone
 from scripts.account.session import Account
 from scripts.failure import Failure
 from scripts.waiting import Patience, Say, wait_for
@@ -115,7 +113,7 @@ class Sweep:
             return "only a person should remove it"
         try:
             remove(self._account.region(self._region), found.id)
-        except (ClientError, BotoCoreError) as error:
+        except AWS_ERRORS as error:
             if is_denied(error):
                 raise Failure(f"removing {found.kind} {found.id}: {in_words(error)}") from error
             return None if is_gone(error) else in_words(error)

@@ -60,8 +60,8 @@ def baseline_of(model: str, ledgers: Sequence[Ledger]) -> Baseline:
 def regressions(baseline: Baseline, ledgers: Sequence[Ledger]) -> list[Regression]:
     """Every phase that both sides saw.
 
-    The noise is the larger of three standard deviations of the baseline (from its median absolute deviation, so that one
-    odd start does not hide a regression), a tenth of its median, what the stamps can't resolve, and half a second.
+    The noise is the largest of three standard deviations of the baseline (from its median absolute deviation, so that
+    one odd start does not hide a regression), a tenth of its median, what the stamps can't resolve, and half a second.
     """
     now = baseline_of(baseline.model, ledgers)
     found: list[Regression] = []

@@ -1,4 +1,4 @@
-"""Everything that can be read about the starts of a model from a live cluster. What can't be is said, with the reason."""
+"""Everything that can be read about a model's starts from a live cluster; what can't be is said, with the reason."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ class Collector:
         if port is None:
             absences.append(Absence(what="launcher", why="the pod has no launcher: less detail"))
             return NOTHING
-        path = f"/api/v1/namespaces/{text(pod, 'metadata.namespace')}/pods/{text(pod, 'metadata.name')}:{port}/proxy/ledger"
+        name = f"{text(pod, 'metadata.name')}:{port}"
+        path = f"/api/v1/namespaces/{text(pod, 'metadata.namespace')}/pods/{name}/proxy/ledger"
         return self._maybe("launcher", path, absences)
 
     def _claim(self, node: Object, absences: list[Absence]) -> Object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -126,15 +127,16 @@ def _last_attempt(read: Sequence[Line], begins: Sequence[int]) -> tuple[Sequence
         if loaded or (version is not None and _apart_s(read[version], read[index]) > ANOTHER_START_S):
             starts.append(index)
     earlier: list[Attempt] = []
-    for begin, end in zip(starts, starts[1:], strict=False):
+    for begin, end in itertools.pairwise(starts):
         attempt = read[begin:end]
         seen = list(_sightings(attempt, 0.0))
         dated = [line.at_s for line in attempt if line.at_s is not None]
+        last = next((line.text for line in reversed(attempt) if line.text.strip()), "")
         earlier.append(
             Attempt(
                 what="engine",
                 exit_code=None,
-                reason=f"ended in phase {phase_reached(seen)}: {next((line.text for line in reversed(attempt) if line.text.strip()), '')[:200]}",
+                reason=f"ended in phase {phase_reached(seen)}: {last[:200]}",
                 began_s=dated[0] if dated else None,
                 ended_s=dated[-1] if dated else None,
             )

@@ -16,7 +16,7 @@ PULLED = re.compile(
     r"(?: in (?P<working>[\w.µμ]+?)(?: \((?P<waiting>[\w.µμ]+) including waiting\))?(?:\.(?= Image|$)|$))?"
     r"(?: ?Image size: (?P<bytes>\d+) bytes)?"
 )
-"""The kubelet's words: without any duration before Kubernetes 1.14, without waiting before 1.27, without size before 1.30."""
+"""The kubelet's words. Older ones say no size (before 1.30), no waiting (before 1.27), or no duration at all."""
 PRESENT = re.compile(r'[Ii]mage "(?P<image>[^"]+)" already present on machine')
 _CONTAINER = re.compile(r"spec\.(?P<kind>\w+)\{(?P<name>[^}]+)\}")
 SCALE_UPS = {"TriggeredScaleUp": "Cluster Autoscaler", "Nominated": "Karpenter"}

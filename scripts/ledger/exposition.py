@@ -1,4 +1,4 @@
-"""The recorder's metrics as Prometheus reads them: values of the table's metrics, and nothing that is not in the table."""
+"""The recorder's metrics as Prometheus reads them: those of the table, and nothing that is not in it."""
 
 from __future__ import annotations
 

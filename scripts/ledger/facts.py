@@ -48,7 +48,7 @@ class Pull:
 
     Attributes:
         ended: when it was over.
-        seconds: of the pull, waiting for other pulls included; None when the kubelet did not say; 0 for a present image.
+        seconds: of the pull, waiting for others included; None when the kubelet did not say; 0 for a present image.
         working_s: without the waiting.
         image_bytes: compressed size, as the kubelet says.
         container: whose image.

@@ -1,11 +1,11 @@
 """A start as a folder of plain files, so that it can be measured again, offline, by somebody else.
 
-    pod.json  events.json  node.json  node-claim.json  lease.json  instance.json    objects as the APIs have them
+    pod.json  events.json  node.json  node-claim.json  lease.json  instance.json    as the APIs have them
     launcher.json                                                                 the launcher's ledger
     engine.log  previous.log                                                      the engine's container
     configz.json  probe.json  traffic.json  seen.json                             what was read of node and network
     kubelet.metrics  karpenter.metrics                                            Prometheus text
-    collected.json                                                                when it was read, and what could not be
+    collected.json                                                                when, and what could not be read
 
 Every file is optional. A folder of such folders is several starts.
 """

@@ -34,10 +34,12 @@ class Known:
     notes: Sequence[str]
 
     def moment(self, name: str, order: Sequence[str] = ()) -> Fact | None:
+        """The moment of that name, from the best source of `order`."""
         return first(self.facts, name, order)
 
 
 def known_of(bundle: Bundle) -> Known:
+    """Reads everything in a bundle; moments of the node's clock are moved by the skew."""
     pod, notes = bundle.pod, list[str]()
     events = event_facts(bundle.events, engine_container(pod))
     skew = skew_of(bundle)

@@ -1,4 +1,4 @@
-"""Text of a container's log → lines with times, whatever wrote it: a CRI file, `kubectl logs --timestamps`, a bare copy."""
+"""A container's log → lines with times, whatever wrote it: a CRI file, `kubectl logs --timestamps`, a bare copy."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Line:
 def lines(log: str, near_s: float | None = None, year_of_s: float = 0.0) -> list[Line]:
     """The lines of a log, in order.
 
-    A progress bar redraws itself with carriage returns inside one record: its last drawing counts, since the record bears
-    the time at which it was completed. Partial records of a long line are joined.
+    A progress bar redraws itself with carriage returns inside one record: its last drawing counts, since the record
+    bears the time at which it was completed. Partial records of a long line are joined.
 
     Args:
         log: the text.

@@ -1,9 +1,9 @@
-"""Facts → the ledger: one clock, conflicts resolved in a stated order, phases and `unaccounted` summing to the wall clock.
+"""Facts → the ledger: one clock, conflicts resolved in a stated order, everything summing to the wall clock.
 
 Order of sources, best first
     launched            EC2 · node claim · the autoscaler's event
-    node-ready          the recorder's own watch · node claim (Initialized) · for a pod with GPUs, when it was scheduled ·
-                        node condition
+    node-ready          the recorder's own watch · node claim (Initialized) · for a pod with GPUs, when it was
+                        scheduled · node condition
     pull                the kubelet's event (its own duration, milliseconds) · the kubelet's metrics when it pulled once
     container start     launcher · container state
     inside the pod      launcher · engine log
@@ -17,14 +17,14 @@ from dataclasses import replace
 
 from scripts.ledger.before_container import lay_node, lay_pull
 from scripts.ledger.bundle import Bundle
-from scripts.ledger.facts import Absence, Fact
+from scripts.ledger.facts import Absence, Fact, InPod
 from scripts.ledger.in_container import lay_inside
 from scripts.ledger.known import Known, known_of
 from scripts.ledger.launcher_facts import launcher_attempts, launcher_budget, launcher_facts
 from scripts.ledger.node_facts import instance_type
 from scripts.ledger.pod_facts import condition, engine_container, model_of, unschedulable, waiting_reason
 from scripts.ledger.proofs import proofs
-from scripts.ledger.raw import mapping, number, objects, text, texts_of
+from scripts.ledger.raw import Object, mapping, number, objects, text, texts_of
 from scripts.ledger.record import Expected, Ledger
 from scripts.ledger.timeline import Timeline
 
@@ -99,7 +99,7 @@ def _machine(bundle: Bundle) -> dict[str, str]:
     return {"instance": kind} if kind else {}
 
 
-# ---- the end -----------------------------------------------------------------------------------------------------------
+# ---- the end -------------------------------------------------------------------------------------------------------
 
 
 def _state(known: Known) -> tuple[str, str]:
@@ -108,11 +108,16 @@ def _state(known: Known) -> tuple[str, str]:
         return "refused", in_pod.reason
     if text(condition(pod, "Ready"), "status") == "True":
         return "ready", ""
-    if text(pod, "metadata.deletionTimestamp"):
-        return "deleted", "the pod was deleted before it was Ready"
     if not pod:
         served = in_pod is not None and in_pod.state in {"ready", "serving"}
         return ("ready", "") if served else ("starting", "nothing says that the start was over")
+    return _not_ready(pod, in_pod)
+
+
+def _not_ready(pod: Object, in_pod: InPod | None) -> tuple[str, str]:
+    """How far a pod came that is not Ready."""
+    if text(pod, "metadata.deletionTimestamp"):
+        return "deleted", "the pod was deleted before it was Ready"
     if reason := unschedulable(pod):
         return "unscheduled", reason
     reason = waiting_reason(pod)

@@ -55,7 +55,8 @@ PROGRAM = textwrap.dedent(
                 models.add(open("/host/sys/class/block/" + disk + "/device/model").read().strip())
             except OSError:
                 pass
-        found["mounts"].append({"path": wanted, "mount": point, "device": mount["device"], "model": " + ".join(sorted(models))})
+        model = " + ".join(sorted(models))
+        found["mounts"].append({"path": wanted, "mount": point, "device": mount["device"], "model": model})
     print(json.dumps(found))
     """
 ).strip()

@@ -28,10 +28,13 @@ def svg(ledgers: Sequence[Ledger]) -> str:
     ticks = math.ceil(end_s / step - 1e-9)
     panel = HEAD + ROW * (len(PHASES) + 1)
     height = panel * len(ledgers) + FOOT
+    size = f"width='{WIDTH}' height='{height}'"
     parts = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' role='img' {FONT}>",
-        "<defs><pattern id='gap' width='7' height='7' patternUnits='userSpaceOnUse' patternTransform='rotate(45)'>"
-        f"<rect width='7' height='7' fill='#eef1f4'/><rect width='2.4' height='7' fill='{GREY}'/></pattern></defs>",
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' {size} role='img' {FONT}>",
+        (
+            "<defs><pattern id='gap' width='7' height='7' patternUnits='userSpaceOnUse' patternTransform='rotate(45)'>"
+            f"<rect width='7' height='7' fill='#eef1f4'/><rect width='2.4' height='7' fill='{GREY}'/></pattern></defs>"
+        ),
         f"<title>{escape('; '.join(_title(ledger) for ledger in ledgers))}</title>",
         f"<rect width='{WIDTH}' height='{height}' fill='#ffffff'/>",
     ]
@@ -104,7 +107,8 @@ def _bar(segment: Segment, name: str, top: float, ceiling: float) -> str:
     stroke = f" stroke='{GREY}' stroke-width='0.6'" if name == UNACCOUNTED else ""
     told = escape(f"{name}, {segment.detail}: {seconds(segment.end_s - segment.begin_s)}")
     return (
-        f"<rect x='{left:.1f}' y='{top:.1f}' width='{max(1.2, right - left):.1f}' height='{BAR}' rx='1.5' fill='{fill}'{stroke}>"
+        f"<rect x='{left:.1f}' y='{top:.1f}' width='{max(1.2, right - left):.1f}' height='{BAR}' rx='1.5'"
+        f" fill='{fill}'{stroke}>"
         f"<title>{told}</title></rect>"
     )
 
@@ -141,7 +145,7 @@ def _resolution(value_s: float) -> str:
 
 
 def _words(words: str, baseline: float, left: float, *, colour: str) -> str:
-    """Small text from `left`, or ending at the right border when it would run over it; cut when it is too long at all."""
+    """Small text from `left`, or ending at the right border when it would run over it; cut when it is too long."""
     most = int((WIDTH - LEFT - RIGHT) / LETTER)
     shown_words = words if len(words) <= most else words[: most - 1].rstrip() + "…"
     if left + LETTER * len(shown_words) <= WIDTH - RIGHT:
@@ -187,12 +191,13 @@ def _text(
     x: float, y: float, words: str, *, size: float, colour: str = INK, anchor: str = "start", weight: int = 400
 ) -> str:
     return (
-        f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' fill='{colour}' text-anchor='{anchor}' font-weight='{weight}'>"
+        f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' fill='{colour}' text-anchor='{anchor}'"
+        f" font-weight='{weight}'>"
         f"{escape(words)}</text>"
     )
 
 
-# ---- page --------------------------------------------------------------------------------------------------------------
+# ---- page ----------------------------------------------------------------------------------------------------------
 
 
 def page(ledgers: Sequence[Ledger]) -> str:
@@ -213,7 +218,8 @@ def _section(ledger: Ledger) -> str:
     if ledger.skew:
         skew = ledger.skew
         lines.append(
-            f"<p>Node clock against API clock: {skew.estimate_s:+.1f} s (between {skew.low_s:+.1f} and {skew.high_s:+.1f}).</p>"
+            f"<p>Node clock against API clock: {skew.estimate_s:+.1f} s "
+            f"(between {skew.low_s:+.1f} and {skew.high_s:+.1f}).</p>"
         )
     rows = [
         (

@@ -68,11 +68,11 @@ def proofs(
     return found
 
 
-# ---- pull --------------------------------------------------------------------------------------------------------------
+# ---- pull ----------------------------------------------------------------------------------------------------------
 
 
 def _soci(case: Case) -> Verdict:
-    """Pulls go through SOCI when the kubelet's image service is SOCI's socket; its values are what its own file says."""
+    """Pulls go through SOCI when the kubelet's image service is SOCI's socket; its own file says its values."""
     endpoint = text(case.bundle.configz, "kubeletconfig.imageServiceEndpoint")
     values = {
         key: value for key, value in mapping(case.bundle.probe, "soci").items() if isinstance(value, int | float | str)
@@ -109,9 +109,8 @@ def _image_disk(case: Case) -> Verdict:
     meant = text(case.bundle.probe, "meant")
     one_disk = len(set(kinds.values())) == 1 and len(found) == len(IMAGE_DIRS)
     right = one_disk and (not meant or set(kinds.values()) == {meant})
-    value = {path: kind for path, kind in kinds.items()}
     wanted = f"; {meant} was meant" if meant and not right else ""
-    return Verdict(state=ON if right else OFF, evidence=shown + wanted, source="probe", value=value)
+    return Verdict(state=ON if right else OFF, evidence=shown + wanted, source="probe", value=dict(kinds))
 
 
 def _pull_rate(case: Case) -> Verdict:
@@ -143,7 +142,7 @@ def _pull_rate(case: Case) -> Verdict:
     )
 
 
-# ---- weights -----------------------------------------------------------------------------------------------------------
+# ---- weights -------------------------------------------------------------------------------------------------------
 
 
 def _streamed(case: Case) -> Verdict:
@@ -201,7 +200,7 @@ NAT_SHARE_ON, NAT_SHARE_OFF = 0.1, 0.5
 
 
 def _gateway(case: Case) -> Verdict:
-    """Weights and image came through the S3 gateway endpoint if the NAT gateways carried far fewer bytes than they are."""
+    """Weights and image came through the gateway endpoint if the NAT gateways carried far fewer bytes."""
     nat = number(case.bundle.traffic, "nat_bytes")
     moved = (whole(case.launcher, "weights.weights_bytes") or 0) + sum(
         pull.image_bytes or 0 for pull in case.pulls if not pull.present
@@ -245,7 +244,7 @@ def _identity(case: Case) -> Verdict:
     )
 
 
-# ---- engine ------------------------------------------------------------------------------------------------------------
+# ---- engine --------------------------------------------------------------------------------------------------------
 
 
 def _compile_cache(case: Case) -> Verdict:

@@ -1,8 +1,9 @@
 """The recorder: watches the pods of coldstart models and keeps a ledger of every start. `python recorder.pyz`.
 
-It lists and watches three things: pods with the model label, events of pods, nodes with the model label. A start is over
+It lists and watches three things: pods with the model label, events of pods, nodes with the model label. A start is
+over
 when its pod is Ready, failed or gone; a moment later, when late events have come, the launcher's ledger is fetched from
-the pod itself, everything is merged, and the ledger is kept (store.py), exported (exposition.py) and sent on (sinks.py).
+the pod itself, everything is merged, and the ledger is kept (store.py), exported (exposition.py) and sent (sinks.py).
 
 Environment
     COLDSTART_NAMESPACE       namespace of the ledgers
@@ -16,7 +17,6 @@ Environment
 from __future__ import annotations
 
 import heapq
-import http.client
 import json
 import os
 import signal
@@ -33,11 +33,13 @@ from scripts.ledger.bundle import Bundle
 from scripts.ledger.exposition import Exposition
 from scripts.ledger.facts import Absence
 from scripts.ledger.kube_api import Api, ApiError, InCluster, get
+from scripts.ledger.launcher_page import fetch_launcher
 from scripts.ledger.merge import ledger_of
 from scripts.ledger.node_facts import gpus_allocatable, is_ready
-from scripts.ledger.pod_facts import condition, engine_container, model_of, waiting_reason
-from scripts.ledger.raw import NOTHING, Object, object_of, objects, text, whole
+from scripts.ledger.pod_facts import condition, model_of, waiting_reason
+from scripts.ledger.raw import NOTHING, Object, objects, text
 from scripts.ledger.record import Ledger
+from scripts.ledger.recorder_settings import Settings
 from scripts.ledger.scrape import MetricsServer
 from scripts.ledger.sinks import SinkError, print_embedded, send_spans
 from scripts.ledger.store import Store
@@ -49,7 +51,6 @@ SETTLE_S = 2.0
 """Events and the launcher's last second arrive within this after Ready."""
 LATE_S = 20.0
 """A start without any event of its pull waits this long for one: a kubelet that starts many pods sends them late."""
-LAUNCHER_TIMEOUT_S = 3.0
 WORKERS = 4
 ORPHANS = 4000
 """Events kept of pods that are not known: they may come before their pod does."""
@@ -66,44 +67,6 @@ class _Start:
     events: dict[str, Object] = field(default_factory=dict[str, Object])
     due: bool = False
     over_s: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the environment says."""
-
-    namespace: str
-    keep: int = 1000
-    port: int = 9464
-    otlp_endpoint: str = ""
-    cloudwatch: str = ""
-
-    @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Settings:
-        """Reads the environment.
-
-        Raises:
-            ValueError: what is wrong with it.
-        """
-        namespace = environment.get("COLDSTART_NAMESPACE", "")
-        if not namespace:
-            raise ValueError("COLDSTART_NAMESPACE is not set: the namespace that holds the ledgers")
-        numbers = {"COLDSTART_KEEP": 1000, "COLDSTART_PORT": 9464}
-        for name, default in numbers.items():
-            value = environment.get(name, str(default))
-            if not value.isdigit():
-                raise ValueError(f"{name} is {value!r}, not a number")
-            numbers[name] = int(value)
-        cloudwatch = environment.get("COLDSTART_CLOUDWATCH", "")
-        if cloudwatch not in {"", "log"}:
-            raise ValueError(f"COLDSTART_CLOUDWATCH is {cloudwatch!r}; it is `log` or empty")
-        return cls(
-            namespace=namespace,
-            keep=numbers["COLDSTART_KEEP"],
-            port=numbers["COLDSTART_PORT"],
-            otlp_endpoint=environment.get("COLDSTART_OTLP_ENDPOINT", ""),
-            cloudwatch=cloudwatch,
-        )
 
 
 class Recorder:
@@ -372,38 +335,6 @@ def _deleted(pod: Object, now_s: float) -> Object:
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s))
     metadata = pod.get("metadata")
     return {**pod, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "deletionTimestamp": moment}}
-
-
-def fetch_launcher(pod: Object, absences: list[Absence]) -> Object:
-    """The launcher's ledger, from the pod itself; empty when it has no launcher or does not answer."""
-    name = engine_container(pod)
-    container = next((entry for entry in objects(pod, "spec.containers") if text(entry, "name") == name), NOTHING)
-    port = next(
-        (whole(entry, "containerPort") for entry in objects(container, "ports") if text(entry, "name") == "launcher"),
-        None,
-    )
-    address = text(pod, "status.podIP")
-    if port is None or not address:
-        absences.append(
-            Absence(
-                what="launcher",
-                why="the pod offers no port named launcher" if port is None else "the pod has no address",
-            )
-        )
-        return {}
-    connection = http.client.HTTPConnection(address, port, timeout=LAUNCHER_TIMEOUT_S)
-    try:
-        connection.request("GET", "/ledger")
-        answer = connection.getresponse()
-        found: object = json.loads(answer.read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        absences.append(
-            Absence(what="launcher", why=f"http://{address}:{port}/ledger: {error or type(error).__name__}")
-        )
-        return {}
-    finally:
-        connection.close()
-    return object_of(found)
 
 
 def resident_bytes() -> float:

@@ -39,7 +39,7 @@ def clean_text(text: str) -> str:
 
 
 def clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """A Kubernetes object, or any JSON, without secrets: values of sensitive variables, applied copies, tokens in text."""
+    """A Kubernetes object, or any JSON, without secrets: sensitive variables, applied copies, tokens in text."""
     if isinstance(value, dict):
         return _members(value)  # pyright: ignore[reportUnknownArgumentType] - any JSON object
     if isinstance(value, list):

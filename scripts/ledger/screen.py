@@ -139,7 +139,8 @@ def _notes(ledger: Ledger) -> list[str]:
     if ledger.skew:
         skew = ledger.skew
         lines.append(
-            f"clocks  node against API {skew.estimate_s:+.1f} s, between {skew.low_s:+.1f} and {skew.high_s:+.1f} ({skew.pairs} pairs)"
+            f"clocks  node against API {skew.estimate_s:+.1f} s, between {skew.low_s:+.1f} and {skew.high_s:+.1f}"
+            f" ({skew.pairs} pairs)"
         )
     lines += [
         f"earlier attempt, {a.what}: {a.reason} (exit {'unknown' if a.exit_code is None else a.exit_code})"

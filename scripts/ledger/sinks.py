@@ -83,8 +83,9 @@ def send_spans(ledger: Ledger, endpoint: str) -> None:
 
 
 def embedded_metrics(ledger: Ledger) -> Mapping[str, Any]:
-    """A start in CloudWatch's embedded metric format: whatever ships the pod's log makes metrics of it, without AWS
-    credentials here (CloudWatch user guide, "Embedded metric format specification").
+    """A start in CloudWatch's embedded metric format (CloudWatch user guide, "Embedded metric format").
+
+    Whatever ships the pod's log makes metrics of it, without AWS credentials here.
     """
     values = {f"{name}_seconds": phase.seconds for name, phase in ledger.phases.items() if phase.seconds is not None}
     values |= {"wall_clock_seconds": ledger.wall_clock_s, "unaccounted_seconds": ledger.unaccounted_s}

@@ -68,7 +68,7 @@ def target_of(stack_name: str | None, pod: str | None, *, offline: bool, planned
             raise bad_input(
                 "STACK",
                 "nothing says which start is meant",
-                f"Name a model stack ({', '.join(_models())}), a pod with --pod NAMESPACE/NAME, or a folder with --from.",
+                f"Name a model stack ({', '.join(_models())}), --pod NAMESPACE/NAME, or a folder with --from.",
             )
         return Target(namespace=namespace, model="", pod=name, stack=None, plan=None)
     from scripts.plan_stack import model_plan  # noqa: PLC0415 - a saved folder or a stranger's pod needs no plan

@@ -1,4 +1,4 @@
-"""Makes one start on purpose: one more replica, on a node, an image or a pod that is cold, and everything back as it was."""
+"""Makes one start on purpose: one more replica, as cold as asked, and everything back as it was."""
 
 from __future__ import annotations
 

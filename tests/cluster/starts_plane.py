@@ -1,6 +1,6 @@
 """A control plane in which pods of a model take time to start, as a kubelet would show it: pulling, running, Ready.
 
-kwok plays the kubelet by stages of its own (stages.yaml beside this file); logs and the kubelet's own endpoints come from
+kwok plays the kubelet by stages of its own (stages.yaml beside this file); logs come from
 a small HTTPS server that the real API server asks, exactly as it asks a kubelet.
 """
 
@@ -63,7 +63,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         pass
 
 

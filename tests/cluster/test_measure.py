@@ -1,4 +1,4 @@
-"""`coldstart measure` against a real control plane: starts that happen, starts that are made, and what can't be read."""
+"""`coldstart measure` against a real control plane: starts that happen, that are made, and what can't be read."""
 
 from __future__ import annotations
 
@@ -268,7 +268,8 @@ def watching(plane: StartsPlane, folder: Path, *arguments: str) -> Iterator[subp
     stack = folder / "watch.py"
     stack.write_text(
         "import sys; from scripts.ledger import target; from scripts import measure, cli\n"
-        f"measure.target_of = lambda *a, **k: target.Target(namespace='{NAMESPACE}', model='{MODEL}', pod='', stack=None, plan=None)\n"
+        f"mine = target.Target(namespace='{NAMESPACE}', model='{MODEL}', pod='', stack=None, plan=None)\n"
+        "measure.target_of = lambda *a, **k: mine\n"
         "sys.exit(cli.run(sys.argv[1:]))\n"
     )
     environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig), "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -18,7 +18,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mtree(layout: Path, tag: str, bundle: Path) -> list[list[str]]:
-    """What umoci records of an unpacked root: type, mode, owner, links, size, content, xattrs and time of every path."""
+    """What umoci records of an unpacked root: type, mode, owner, links, size, content, xattrs and time of each path."""
     subprocess.run(
         [tool("umoci"), "unpack", "--image", f"{layout}:{tag}", str(bundle)], check=True, capture_output=True
     )

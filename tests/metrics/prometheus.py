@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes one target on loopback several times a second and evaluates the shipped alert rules."""
+"""A real Prometheus: scrapes one target on loopback several times a second, evaluates the shipped alert rules."""
 
 from __future__ import annotations
 

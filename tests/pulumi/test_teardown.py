@@ -23,6 +23,8 @@ from scripts.dismantling.run import Limits
 from scripts.failure import Failure
 from scripts.teardown import Teardown, plan_document, planned, proof, tear_down
 from scripts.waiting import Patience, TimedOut
+from tests.aws.account.front import Front
+from tests.aws.account.lacking import answer_for_moto
 from tests.pulumi.controllers import scale_deployment, scale_nodes, wait_until_ready
 from tests.pulumi.whole_account import everything, strangers
 from tests.pulumi.workspace import Workspace
@@ -132,10 +134,14 @@ class World:
 
 
 @pytest.fixture
-def world(workspace: Workspace, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> World:
-    for name, value in workspace.env.items():
-        monkeypatch.setenv(name, value)
-    return World(workspace, plane)
+def world(workspace: Workspace, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """The verbs run in the engine's world, behind a front that answers for what moto lacks."""
+    with Front.before(workspace.moto.endpoint) as front:
+        answer_for_moto(front)
+        workspace.env["AWS_ENDPOINT_URL"] = front.endpoint
+        for name, value in workspace.env.items():
+            monkeypatch.setenv(name, value)
+        yield World(workspace, plane)
 
 
 @pytest.fixture

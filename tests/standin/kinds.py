@@ -45,7 +45,6 @@ class Kind:
     json: tuple[str, ...] = ()
     used_by: tuple[tuple[str, str], ...] = ()
     in_use: str = ""
-    delete_before_replace: bool = False
 
     @property
     def has_tags(self) -> bool:

@@ -278,8 +278,7 @@ def _changes(resource: Resource, old: Properties, new: Properties, outputs: Prop
 def _occupies_name(resource: Resource, old: Properties, new: Properties) -> bool:
     """Whether a replacement could not be made beside the old one: it has the same name, given by the program."""
     name = resource.kind.name_property
-    same_name = bool(name) and name in new and old.get(name) == new[name] and name not in _generated(new)
-    return same_name or resource.kind.delete_before_replace
+    return bool(name) and name in new and old.get(name) == new[name] and name not in _generated(new)
 
 
 def _generated(inputs: Properties) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.standin.faults import ServiceError
 from tests.standin.kinds import Kind
 from tests.standin.observation import observed_inputs, observed_tags, refreshed_inputs
 from tests.standin.records import Record, Records
+from tests.standin.tags import change_tags
 from tests.standin.translation import Problem, described_value, translate, translate_change
 from tests.standin.wire import UNKNOWN, Properties, dig, place
 from tests.toolchain.kube_api import KubeApi
@@ -202,7 +204,7 @@ class Resource:
     def outputs(self, record: Record) -> Properties:
         """Every output of the resource as it is now."""
         description = self.describe(record) or {}
-        outputs = _copied(record.inputs)
+        outputs = deepcopy(record.inputs)
         outputs.pop(GENERATED, None)
         for path in self.kind.computed:
             if dig(outputs, path) is None:
@@ -221,7 +223,7 @@ class Resource:
 
     def outputs_before_creation(self, inputs: Properties) -> Properties:
         """The outputs as far as a preview knows them."""
-        outputs = _copied(inputs)
+        outputs = deepcopy(inputs)
         outputs.pop(GENERATED, None)
         for name in self.kind.pure_outputs:
             outputs[name] = UNKNOWN
@@ -233,7 +235,7 @@ class Resource:
 
     def outputs_before_change(self, old: Properties, inputs: Properties, changes: Sequence[Change]) -> Properties:
         """The outputs that a preview of a change knows: the old ones stay, unless the change makes them anew."""
-        outputs = {**_copied(old), **_copied(inputs)}
+        outputs = {**deepcopy(old), **deepcopy(inputs)}
         outputs.pop(GENERATED, None)
         for path in self.kind.computed:
             parent = path.rpartition(".")[0]
@@ -323,32 +325,8 @@ class Resource:
         old, new = self.all_tags(record.inputs), self.all_tags(inputs)
         gone = [name for name in old if name not in new]
         service = self.kind.create.partition(".")[0]
-        cloud = self.world.cloud
-        as_list = [{"Key": name, "Value": str(value)} for name, value in new.items()]
-        match service:
-            case "ec2":
-                cloud.call("ec2.CreateTags", {"Resources": [record.id], "Tags": as_list})
-                if gone:
-                    cloud.call("ec2.DeleteTags", {"Resources": [record.id], "Tags": [{"Key": name} for name in gone]})
-            case "iam":
-                cloud.call("iam.TagRole", {"RoleName": record.id, "Tags": as_list})
-                if gone:
-                    cloud.call("iam.UntagRole", {"RoleName": record.id, "TagKeys": gone})
-            case "s3":
-                cloud.call("s3.PutBucketTagging", {"Bucket": record.id, "Tagging": {"TagSet": as_list}})
-            case "eks":
-                arn = self.outputs(record)["arn"]
-                # moto finds clusters by their ARN, and nothing else of EKS.
-                cloud.find("eks.TagResource", {"resourceArn": arn, "tags": new})
-                if gone:
-                    cloud.find("eks.UntagResource", {"resourceArn": arn, "tagKeys": gone})
-            case "logs":
-                arn = self.outputs(record)["arn"]
-                cloud.call("logs.TagResource", {"resourceArn": arn, "tags": new})
-                if gone:
-                    cloud.call("logs.UntagResource", {"resourceArn": arn, "tagKeys": gone})
-            case _:
-                raise ServiceError(f"the stand-in has no way to change tags of {self.kind.token}")
+        arn = str(self.outputs(record).get("arn", ""))
+        change_tags(service, self.world.cloud, record.id, arn, new, gone)
 
     def _refuse_if_used(self, record: Record) -> None:
         for token, name in self.kind.used_by:
@@ -370,11 +348,3 @@ def _texts(value: Any) -> set[str]:
     if isinstance(value, list):
         return set().union(*(_texts(inner) for inner in value)) if value else set()
     return {str(value)}
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _copied(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_copied(inner) for inner in value]
-    return value

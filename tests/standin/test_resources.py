@@ -248,6 +248,7 @@ IN_PLACE: Mapping[str, Properties] = {
         "launchTemplate": {"id": "@template.id", "version": "2"},
     },
     "addon": {"configurationValues": "{}"},
+    "schedules": {"tags": {"a": "b"}},
     "schedule": {"state": "DISABLED"},
 }
 

@@ -23,7 +23,8 @@ from safetensors import safe_open
 def names_of(bucket: str, prefix: str) -> list[str]:
     """Keys of the weights."""
     listed = boto3.client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix)
-    return [item["Key"] for item in listed["Contents"] if item["Key"].endswith(".safetensors")]
+    keys = [item.get("Key", "") for item in listed.get("Contents", [])]
+    return [key for key in keys if key.endswith(".safetensors")]
 
 
 def streamed(bucket: str, keys: list[str]) -> int:

@@ -1,7 +1,7 @@
 """Real pulls, before and after a repack, and what the simulator said: `python -m tests.images.lab.bench [CASE ...]`.
 
-Each case pulls an image and its repack in turns on a fresh node, a few times, and prints the medians. One layer's unpack
-and every connection are slowed to a fixed rate: a many-core node at a small scale, on a machine of two cores.
+Each case pulls an image and its repack in turns on a fresh node, a few times, and prints the medians. One layer's
+unpack and every connection are slowed to a fixed rate: a many-core node at a small scale, on a machine of two cores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from budget.instances import gpu_instance
@@ -49,8 +49,8 @@ class Case:
     unpacked_bytes: int = 150 * MB
     connection_bytes_s: int = int(1.25 * MB)
     unpack_bytes_s: int | None = 6 * MB
-    node: NodeSettings = NodeSettings()
-    wish: Wish = Wish()
+    node: NodeSettings = field(default_factory=NodeSettings)
+    wish: Wish = field(default_factory=Wish)
     rounds: int = 3
 
 
@@ -137,7 +137,7 @@ def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory(dir=LAB) as folder:
         for name, case in CASES.items():
             if not names or name in names:
-                print(json.dumps(run(name, case, Path(folder))), flush=True)
+                print(json.dumps(run(name, case, Path(folder))), flush=True)  # noqa: T201 - a console program
     return 0
 
 

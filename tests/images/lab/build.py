@@ -1,7 +1,8 @@
 """Builds what pulls images on a node, from published Go modules: `python -m tests.images.lab.build`.
 
-containerd with its runc shim and client, the SOCI snapshotter, and crictl, which speaks the kubelet's own calls. Binaries
-go to .cache/pull-lab/bin. About 6 minutes on two cores from nothing. Needs Go and a C compiler with zlib (zlib1g-dev).
+containerd with its runc shim and client, the SOCI snapshotter, and crictl, which speaks the kubelet's own calls.
+Binaries go to .cache/pull-lab/bin. About 6 minutes on two cores from nothing.
+Needs Go and a C compiler with zlib (zlib1g-dev).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ NEEDS = ("umoci", "skopeo", "docker-registry", "runc", "igzip")
 """Debian packages of the same names; igzip is in isal."""
 
 
-class MissingTool(RuntimeError):
+class MissingTool(RuntimeError):  # noqa: N818 - it is the tool that is missing
     """Something the lab needs is not on this machine."""
 
 
@@ -103,7 +104,7 @@ def build(name: str) -> None:
     def go(*arguments: str) -> None:
         subprocess.run(["nice", "go", *arguments], cwd=module, env=environment, check=True, stdout=sys.stderr)
 
-    print(f"pull lab: building {name}", file=sys.stderr, flush=True)
+    print(f"pull lab: building {name}", file=sys.stderr, flush=True)  # noqa: T201 - a console program
     if not (module / "go.mod").exists():
         go("mod", "init", f"tools.local/{name}")
     if source:

@@ -1,4 +1,4 @@
-"""Images of realistic content for pulls: files of this project's own virtual environment, and noise that nothing compresses."""
+"""Images of realistic content for pulls: files of this project's own virtual environment, and noise."""
 
 from __future__ import annotations
 

@@ -18,7 +18,12 @@ from tests.toolchain.waiting import wait_until
 CONTAINERD = """version = 3
 root = "{folder}/containerd"
 state = "{folder}/state"
-disabled_plugins = ["io.containerd.snapshotter.v1.erofs", "io.containerd.snapshotter.v1.blockfile", "io.containerd.nri.v1.nri", "io.containerd.internal.v1.tracing"]
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.erofs",
+  "io.containerd.snapshotter.v1.blockfile",
+  "io.containerd.nri.v1.nri",
+  "io.containerd.internal.v1.tracing",
+]
 [grpc]
   address = "{folder}/containerd.sock"
 [proxy_plugins.soci]

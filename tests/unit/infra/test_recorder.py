@@ -32,8 +32,10 @@ def test_one_key_turns_it_on(stacks: Path) -> None:
     found = [resource for resource in evaluate("dev", directory=stacks).resources if "recorder" in resource.name]
     kinds = [resource.type.rpartition(":")[2] for resource in found if resource.custom]
     assert sorted(kinds) == sorted(
-        ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
-        + ["ConfigMap", "Service", "NetworkPolicy", "Deployment"]
+        [
+            *("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+            *("ConfigMap", "Service", "NetworkPolicy", "Deployment"),
+        ]
     )
     namespace = next(resource.urn for resource in found if resource.type.endswith(":Namespace"))
     for resource in found:

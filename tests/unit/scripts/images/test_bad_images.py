@@ -168,7 +168,7 @@ def test_a_tag_that_moves_while_its_image_is_read(tmp_path: Path, capsys: pytest
     assert not (tmp_path / "out").exists()
 
 
-def test_a_digest_cannot_move(tmp_path: Path) -> None:
+def test_a_digest_cannot_move() -> None:
     first, second = image(GOOD), image(Tar().file("other"))
     with LoopbackRegistry(Faults(moves_to=second.digest)) as registry:
         registry.add("team/engine", "other", second)

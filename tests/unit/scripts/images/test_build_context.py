@@ -134,7 +134,8 @@ def test_each_builder_has_its_own_verb(name: str, verb: list[str], tmp_path: Pat
     )
     assert command[: 1 + len(verb)] == [f"/bin/{name}", *verb]
     assert command[1 + len(verb) :] == [
-        "--platform", "linux/arm64", "--isolation=chroot", "--tag", "x:1", "--file", f"{tmp_path}/Dockerfile", str(tmp_path),
+        "--platform", "linux/arm64", "--isolation=chroot", "--tag", "x:1",
+        "--file", f"{tmp_path}/Dockerfile", str(tmp_path),
     ]  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def test_layers_read_once_are_known(fat: MadeImage, capsys: pytest.CaptureFixtur
     assert asked > 4
 
 
-def test_an_interrupted_inspection_goes_on_where_it_was(fat: MadeImage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_inspection_goes_on_where_it_was(fat: MadeImage) -> None:
     stored = json.loads(fat.manifest)["layers"]
     with LoopbackRegistry() as registry:
         reference = registry.add("team/engine", "v1", fat)
@@ -122,7 +122,7 @@ def test_a_spoilt_cache_is_no_cache(fat: MadeImage, tmp_path: Path) -> None:
 
 
 def test_layers_written_into_the_stack_file_are_what_plans_use(
-    fat: MadeImage, stacks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fat: MadeImage, stacks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scripts.images.subject.STACKS", stacks)
     monkeypatch.setattr("scripts.images.subject.subject_of.__defaults__", (stacks,))

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -32,7 +32,7 @@ class Quiet:
     def __init__(self, *_: object) -> None:
         pass
 
-    def __enter__(self) -> Quiet:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

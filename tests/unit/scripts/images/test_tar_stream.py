@@ -1,4 +1,4 @@
-"""What is written can be read, by this program, by Python and by GNU tar; what others write is read as they meant it."""
+"""What is written can be read, here, by Python and by GNU tar; what others write is read as they meant it."""
 
 from __future__ import annotations
 
