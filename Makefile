@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo test tools test-pulumi test-cluster lint lock bench bench-stage calibrate golden rehearse-env rehearse-lock test-rehearsal bench-rehearsal clean
+.PHONY: pull-lab test-images bench-images help setup demo test tools test-pulumi test-cluster lint lock bench bench-stage calibrate golden rehearse-env rehearse-lock test-rehearsal bench-rehearsal clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -39,6 +39,15 @@ test-pulumi: tools ## the program on the real Pulumi engine, with a stand-in for
 
 test-cluster: tools ## the rendered objects on a real Kubernetes API server, with simulated nodes
 	pytest -n 2 --dist loadfile tests/cluster
+
+pull-lab: $(VENV)/dev.stamp ## containerd and the SOCI snapshotter from Go modules into .cache/pull-lab; 6 minutes, once
+	$(BIN)/python -m tests.images.lab.build
+
+test-images: pull-lab ## images cut again: umoci's view of both, real pulls and runs, a real build
+	pytest -q tests/images
+
+bench-images: pull-lab ## real pulls before and after a repack, beside the simulator's; 20 minutes
+	$(BIN)/python -m tests.images.lab.bench
 
 lint: $(VENV)/dev.stamp
 	ruff check .

@@ -1,8 +1,8 @@
 """Builds what pulls images on a node, from published Go modules: `python -m tests.images.lab.build`.
 
 containerd with its runc shim and client, the SOCI snapshotter, and crictl, which speaks the kubelet's own calls.
-Binaries go to .cache/pull-lab/bin. About 6 minutes on two cores from nothing.
-Needs Go and a C compiler with zlib (zlib1g-dev).
+Binaries go to .cache/pull-lab/bin. About 6 minutes on two cores from nothing. Needs Go and a C compiler with zlib
+(Debian's zlib1g-dev).
 """
 
 from __future__ import annotations

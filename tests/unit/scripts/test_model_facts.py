@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
-import httpx
+import httpx2 as httpx
 import pytest
 from huggingface_hub.errors import RepositoryNotFoundError
 
