@@ -31,6 +31,9 @@ test: $(VENV)/dev.stamp ## lint, types, arrows and every test that needs nothing
 	$(MAKE) --no-print-directory lint
 	pytest -n 2 --dist loadfile
 
+test-aws: $(VENV)/dev.stamp ## the verbs against a real S3 server and AWS's APIs over HTTP
+	pytest -n 2 --dist loadfile tests/aws
+
 tools: $(VENV)/dev.stamp ## the engines that the next two need, built from Go modules into .cache/tools; 17 minutes, once
 	$(BIN)/python tests/toolchain/build.py .cache/tools
 
