@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,7 @@ def ready(front: Front, account: Account, stack_files: Path) -> Ready:
     made.quota()
     front.answers |= {
         "eks.DescribeClusterVersions": lambda _: versions("STANDARD_SUPPORT", days=400),
+        "ec2.GetEbsDefaultKmsKeyId": lambda _: {"KmsKeyId": "alias/aws/ebs"},
         "ssm.GetParameter": lambda asked: {"Parameter": {"Name": asked["Name"], "Value": "1.69.0-431fe75a"}},
     }
     ec2, iam, s3 = made.client("ec2"), made.client("iam"), made.client("s3")
@@ -136,11 +137,9 @@ def ready(front: Front, account: Account, stack_files: Path) -> Ready:
     ec2.create_vpc_endpoint(
         VpcId=vpc, ServiceName=f"com.amazonaws.{REGION}.s3", VpcEndpointType="Gateway", RouteTableIds=tables
     )
-    for service in ("eks", "eks-nodegroup", "autoscaling", "spot"):
-        iam.create_service_linked_role(AWSServiceName=f"{service}.amazonaws.com")
-    names = {"AWSServiceRoleForAmazonEKS", "AWSServiceRoleForAmazonEKSNodegroup"}
-    for role in names:  # moto gives the two a name of its own
-        iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
+    # moto names service-linked roles in a way of its own.
+    for role in ("AmazonEKS", "AmazonEKSNodegroup", "AutoScaling", "EC2Spot"):
+        iam.create_role(RoleName=f"AWSServiceRoleFor{role}", AssumeRolePolicyDocument="{}")
     made.client("eks").create_cluster(
         name="coldstart-dev",
         version="1.35",
@@ -464,4 +463,3 @@ def test_credentials_that_end_on_the_way_are_bad_input(ready: Ready) -> None:
     ready.front.fail("ec2.DescribeSubnets", code="RequestExpired", status=400, message="Request has expired.", times=99)
     with pytest.raises(BadInput, match="clock: AWS refuses this machine's time"):
         ready.ask()
-    replace(ready)

@@ -72,7 +72,7 @@ def test_the_mark_is_one_line_and_comes_and_goes(stacks: Path) -> None:
 def test_a_file_that_is_gone_or_no_longer_parses_is_left_alone(stacks: Path) -> None:
     assert not mark("dev-nothing", stacks, paused=True)
     path = stacks / f"Pulumi.{LLAMA}.yaml"
-    for text in ("config: [\n", "just words\n", "config: {}\n: :\n"):
+    for text in ("config: [\n", "just words\n", "config: {\n  a: b\n"):
         path.write_text(text)
         assert not mark(LLAMA, stacks, paused=True)
         assert path.read_text() == text
