@@ -13,16 +13,23 @@ from budget.problems import BadInput, did_you_mean
 from scripts.failure import Failure
 
 VERBS = {
+    "audit": "What exists in the account, which of it is ours, why, and what it costs",
     "explain": "What a setting means, its default and why",
+    "extend": "Move the moment at which a stack's GPU nodes go to zero",
     "image": "What an image's pull costs and why; the same files in layers that pull fast; mirror, build, snapshot",
     "measure": "What a start really took, phase by phase, and which lever was on",
     "new": "Write a model stack file from a plan's chosen instance, revision pinned",
+    "pause": "GPU nodes of a stack to zero; weights, cluster and stack stay",
     "pin": "Resolve revision and image digest and write them into the stack file",
     "plan": "What a cold start will take and cost, phase by phase, before anything is bought",
-    "rehearse": "The whole chain on this machine, with the real engine: no AWS, no GPU",
+    "preflight": "Can this deployment exist, here, now? Asked before anything is paid for",
+    "prices": "The prices that plan and audit count with; --refresh asks AWS",
     "regress": "Fail when a phase has become slower than its baseline beyond noise",
+    "rehearse": "The whole chain on this machine, with the real engine: no AWS, no GPU",
     "render": "Everything a stack would create, as files",
+    "resume": "The GPU nodes of a paused stack back at their recorded sizes",
     "stage": "One pinned model revision into the weight bucket, verified, all or nothing",
+    "teardown": "Destroy a stack in the right order and prove that nothing of it bills",
 }
 """Verb → the line that `coldstart --help` shows. The verb `x` is the click command `command` of `scripts.x`."""
 

@@ -25,7 +25,7 @@ LAUNCHER_PORT = 8001
 MOST_CODE_BYTES = 1_000_000
 """A ConfigMap holds 1 MiB (Kubernetes documentation, ConfigMaps)."""
 MEMORY_MIB = 96
-"""Measured: 500 starts at once take less (benchmarks/recorder.md); request and limit."""
+"""Measured: 500 starts at once take less (benchmarks/recorder.py); request and limit."""
 USER = 65_532
 """Nobody's in particular: the image needs no user of its own."""
 

@@ -39,7 +39,7 @@ def _volumes(subject: Subject) -> Finding:
         for page in clients.kms.get_paginator("list_grants").paginate(KeyId=arn)
         for grant in page["Grants"]
     )
-    if granted or role in clients.kms.get_key_policy(KeyId=arn).get("Policy", ""):
+    if granted or role in clients.kms.get_key_policy(KeyId=arn, PolicyName="default").get("Policy", ""):
         return passed(f"volumes are encrypted with {arn}, which Auto Scaling may use")
     account = subject.account.id
     return failed(

@@ -74,7 +74,7 @@ def _gateway(subject: Subject, subnets: Sequence[SubnetTypeDef]) -> Finding:
         table
         for page in endpoints
         for endpoint in page["VpcEndpoints"]
-        if endpoint.get("VpcEndpointType") == "Gateway"
+        if endpoint.get("VpcEndpointType") == "Gateway" and str(endpoint.get("State", "")).lower() == "available"
         for table in endpoint.get("RouteTableIds", [])
     }
     tables = _route_tables(subject, vpc)

@@ -119,6 +119,8 @@ def _command(env: EngineEnv, data: Path, identities: Path, port: int, others: li
         f"-s3.port={port}",
         f"-s3.localSocket={data.parent / 's3.sock'}",
         "-s3.iam=false",
+        "-s3.port.iceberg=0",  # its ports are fixed ones, which a second server on this machine would want too
+        "-s3.port.lance=0",
         f"-s3.config={identities}",
         *(f"-{name}={number}" for name, number in zip(names, others, strict=True)),
     ]

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from scripts.waterfall import COLOURS, FONT
+from serving.launcher.config import IN_POD
 
 WIDTH, LEFT, RIGHT = 960, 150, 24
 ROW, BAR, HEAD, AXIS = 34, 18, 46, 34
@@ -41,12 +42,13 @@ def svg(starts: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
 
 
 def _rows(ledger: Mapping[str, Any]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    """Phase → its stretches, in the order in which the phases first appear."""
-    rows: dict[str, list[Mapping[str, Any]]] = {}
+    """Phase → its stretches, in the order of the phases; what no line told apart stands where its first phase would."""
+    rows: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for segment in ledger["segments"]:
         if segment["end_s"] > segment["begin_s"]:
-            rows.setdefault(" + ".join(segment["phases"]), []).append(segment)
-    return list(rows.items())
+            rows.setdefault(tuple(segment["phases"]), []).append(segment)
+    ordered = sorted(rows.items(), key=lambda row: (IN_POD.index(row[0][0]), len(row[0])))
+    return [(" + ".join(phases), segments) for phases, segments in ordered]
 
 
 def _panel(name: str, ledger: Mapping[str, Any], top: float, longest_s: float) -> Iterator[str]:
@@ -66,7 +68,7 @@ def _panel(name: str, ledger: Mapping[str, Any], top: float, longest_s: float) -
                 f"<title>{escape(segment['detail'])}: {segment['end_s'] - segment['begin_s']:.2f} s</title></rect>"
             )
         end = _x(segments[-1]["end_s"], longest_s)
-        begin = _x(segments[0]["begin_s"], longest_s)
+        begin = _x(segments[-1]["begin_s"], longest_s)
         if end > WIDTH - RIGHT - 70:  # no room behind the bar: its seconds stand before it
             yield _text(begin - 6, y + BAR - 4, f"{seconds:.1f} s", size=12, anchor="end")
         else:

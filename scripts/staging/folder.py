@@ -109,9 +109,9 @@ def sample(file_bytes: int) -> Iterator[tuple[int, int]]:
     if file_bytes <= _WHOLE_BYTES:
         yield 0, file_bytes
         return
-    step = (file_bytes - _SAMPLE_BYTES) / (_SAMPLES - 1)
+    last = file_bytes - _SAMPLE_BYTES
     for index in range(_SAMPLES):
-        yield int(index * step), _SAMPLE_BYTES
+        yield index * last // (_SAMPLES - 1), _SAMPLE_BYTES
 
 
 def open_folder(folder: Path, *, name: str, trust_remote_code: bool = False) -> FolderSource:

@@ -184,7 +184,6 @@ def publish(job: CacheJob) -> dict[str, object]:
     Returns:
         `publish` (`published`, `present` or `failed`) and `publish_reason`.
     """
-    os.nice(19)  # requests come first
     bucket, key = job.place()
     scratch = job.scratch()
     shutil.rmtree(scratch, ignore_errors=True)

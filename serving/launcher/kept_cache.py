@@ -63,7 +63,7 @@ class KeptCache:
         if facts.restore == "restored" or (facts.restore == "local" and facts.hit):
             return
         try:
-            result = self._worker.run("publish", self._job(), _PUBLISH_TIMEOUT_S)
+            result = self._worker.run("publish", self._job(), _PUBLISH_TIMEOUT_S, behind_users=True)
         except Refused as error:
             result = {"publish": "failed", "publish_reason": str(error)}
         facts.publish, facts.publish_reason = str(result["publish"]), str(result["publish_reason"])

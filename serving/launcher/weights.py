@@ -69,7 +69,9 @@ def _from_node_cache(path: WeightsPath, worker: Worker) -> Prepared:
     except OSError as error:
         raise Refused(f"{root} can't be used: {error.strerror}") from error
     try:
-        origin = _hold_copy(lock, copy, path, lambda left_s: worker.run("fill", job, left_s, lock), worker.stopping)
+        origin = _hold_copy(
+            lock, copy, path, lambda left_s: worker.run("fill", job, left_s, lock=lock), worker.stopping
+        )
     except Refused:
         lock.close()
         raise

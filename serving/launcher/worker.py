@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -60,6 +61,9 @@ def _known_errors() -> tuple[type[Exception], ...]:
         return ()
 
 
+_LOWEST_PRIORITY = 19
+
+
 class Worker:
     """A job in a process of its own: its memory ends with it, and it can be killed when it takes too long."""
 
@@ -70,7 +74,15 @@ class Worker:
         """Whether the launcher is asked to stop."""
         return self._stopping.is_set()
 
-    def run(self, verb: str, job: FillJob | CacheJob, timeout_s: float, lock: Lock | None = None) -> dict[str, Any]:
+    def run(
+        self,
+        verb: str,
+        job: FillJob | CacheJob,
+        timeout_s: float,
+        *,
+        lock: Lock | None = None,
+        behind_users: bool = False,
+    ) -> dict[str, Any]:
         """Runs one job.
 
         Args:
@@ -78,6 +90,7 @@ class Worker:
             job: its arguments.
             timeout_s: then it is killed.
             lock: stays held until the worker has ended, even if the launcher dies.
+            behind_users: at the lowest priority from its first instruction: its imports alone take as long as requests.
 
         Raises:
             Refused: it failed, took too long, or the launcher is asked to stop; the message says which.
@@ -88,6 +101,9 @@ class Worker:
             stdout=subprocess.PIPE,
             pass_fds=() if lock is None else (lock.fd,),
         )
+        if behind_users:
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, child.pid, _LOWEST_PRIORITY)
         with contextlib.suppress(BrokenPipeError), child.stdin or io.BytesIO() as stdin:
             stdin.write(json.dumps({"verb": verb, "job": dataclasses.asdict(job)}).encode())
         deadline = time.monotonic() + timeout_s

@@ -135,7 +135,6 @@ def test_an_archive_that_is_there_is_never_overwritten(site: Site, monkeypatch: 
     before = site.s3.client().head_object(Bucket=site.bucket, Key=key)["ETag"]
     for name, value in site.s3.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("os.nice", lambda _: 0)
     job = CacheJob(
         uri=f"s3://{site.bucket}/cache/acme/tiny/",
         key=key.split("/")[-2],

@@ -20,7 +20,11 @@ from click.testing import CliRunner, Result
 from scripts.cli import cli
 from scripts.failure import Failure
 from scripts.ledger.collect import Collector
+from scripts.ledger.comparison import Side, compare, interleaved
 from scripts.ledger.kubeconfig import Kubeconfig
+from scripts.ledger.merge import ledger_of
+from scripts.ledger.record import Ledger
+from scripts.ledger.sides import Sides
 from scripts.ledger.trigger import Trigger
 from tests.cluster.starts_plane import MODEL, NAMESPACE, StartsPlane, launcher_document
 from tests.toolchain.waiting import wait_until
@@ -170,14 +174,15 @@ def api(plane: StartsPlane) -> Iterator[Kubeconfig]:
         yield api
 
 
-def trigger(api: Kubeconfig, said: list[str]) -> Trigger:
-    def wait(condition: Any, patience_s: float) -> bool:
-        try:
-            wait_until(condition, what="", patience_s=patience_s)
-        except TimeoutError:
-            return False
-        return True
+def wait(condition: Any, patience_s: float) -> bool:
+    try:
+        wait_until(condition, what="", patience_s=patience_s)
+    except TimeoutError:
+        return False
+    return True
 
+
+def trigger(api: Kubeconfig, said: list[str]) -> Trigger:
     return Trigger(
         api=api,
         namespace=NAMESPACE,
@@ -233,6 +238,49 @@ def test_an_interrupted_start_restores_the_size(plane: StartsPlane, api: Kubecon
     with pytest.raises(KeyboardInterrupt), trigger(api, []).start(None, 30.0):
         raise KeyboardInterrupt
     assert replicas(plane) == 0
+
+
+def test_both_sides_of_a_lever_are_started_measured_and_gone_again(plane: StartsPlane, api: Kubeconfig) -> None:
+    config = {"format": 1, "compile_cache": {"uri": "s3://b/c/"}, "warmup": {}}
+    name = {"name": "llama-launcher", "namespace": NAMESPACE}
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": name,
+        "data": {"launcher.json": json.dumps(config)},
+    }
+    plane.api.apply(config_map)
+    deployment = plane.deployment(0)
+    deployment["spec"]["template"]["spec"]["volumes"] = [{"name": "launcher", "configMap": {"name": "llama-launcher"}}]
+    plane.api.apply(deployment)
+    told: list[Any] = []
+    collector = Collector(api)
+    sides = Sides(
+        api=api,
+        namespace=NAMESPACE,
+        deployment=MODEL,
+        lever="compile-cache",
+        patience_s=60.0,
+        wait=wait,
+        say=told.append,
+    )
+
+    def run(side: Side) -> Ledger:
+        def start(pod: dict[str, Any]) -> Any:
+            mounted = pod["spec"]["volumes"][0]["configMap"]["name"]
+            found = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{mounted}")
+            assert found is not None
+            assert (json.loads(found["data"]["launcher.json"])["compile_cache"] is None) == (side == "off")
+            return collector.start(pod)
+
+        return ledger_of(sides.run(side, start))
+
+    difference = compare(interleaved(run, 2))["pull"]
+    assert difference.saves_s == pytest.approx(0.0, abs=0.01)
+    assert not difference.beyond_noise
+    assert len(told) == 4
+    left = [found["metadata"]["name"] for found in plane.api.items(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")]
+    assert left == [MODEL]
 
 
 def test_a_watched_start_is_measured_when_it_is_ready(plane: StartsPlane, tmp_path: Path) -> None:

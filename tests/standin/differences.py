@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,6 +39,11 @@ def differences(kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]) -> l
             plain = re.sub(r"\[\d+\]", "", path)
             changes.append(Change(path, how, covers(kind.replace, plain)))
     return changes
+
+
+def inside(paths: Iterable[str], path: str) -> bool:
+    """Whether a property path is one of `paths` or lies inside one, as `ignoreChanges` means it."""
+    return any(re.match(re.escape(each.replace('["', ".").replace('"]', "")) + r"($|[.\[])", path) for each in paths)
 
 
 def same(kind: Kind, path: str, old: Any, new: Any) -> bool:

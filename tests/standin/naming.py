@@ -1,4 +1,4 @@
-"""Names that nobody gave: made from the logical name, kept from then on."""
+"""What the provider adds to the inputs before anything else: a name where there is none, and all tags."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from pulumi.runtime.proto import provider_pb2
 
 from tests.standin.differences import GENERATED
 from tests.standin.kinds import Kind
-from tests.standin.wire import Properties
+from tests.standin.resources import Resource
+from tests.standin.wire import UNKNOWN, Properties, holds_unknown
 
 SUFFIX_HEX = 7
 
 
-def with_defaults(kind: Kind, news: Properties, olds: Properties, request: Any) -> Properties:
-    """The inputs, with a generated name where there is none.
+def with_all_tags(resource: Resource, inputs: Properties) -> Properties:
+    """The inputs with `tagsAll`: their own tags and the provider's, so that a policy sees what there will be."""
+    if not resource.kind.has_tags:
+        return inputs
+    unknown = holds_unknown(inputs.get("tags"))
+    return inputs | {"tagsAll": UNKNOWN if unknown else resource.all_tags(inputs)}
+
+
+def with_name(kind: Kind, news: Properties, olds: Properties, request: Any) -> Properties:
+    """The inputs, with a generated name where there is none. The name is kept from then on.
 
     Args:
         kind: the type.

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,16 +20,16 @@ from typing_extensions import override
 from tests.standin import sdk
 from tests.standin.cloud import Cloud
 from tests.standin.configuration import Configuration, ConfigurationError
-from tests.standin.differences import Change, differences
+from tests.standin.differences import Change, differences, inside
 from tests.standin.faults import RETRIES, Faults, NotReadyError, ServiceError
 from tests.standin.invokes import UnknownFunctionError, invoke
 from tests.standin.kinds import UnknownTypeError
-from tests.standin.naming import GENERATED, with_defaults
+from tests.standin.naming import GENERATED, with_all_tags, with_name
 from tests.standin.records import Journal, Record, Records
 from tests.standin.resources import Resource, World
 from tests.standin.services import resource_of
 from tests.standin.translation import Problem
-from tests.standin.wire import Properties, from_struct, holds_unknown, to_struct
+from tests.standin.wire import Properties, from_struct, to_struct
 from tests.toolchain.kube_api import KubeApi
 
 FOLDER = "COLDSTART_STANDIN_DIR"
@@ -103,14 +103,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Check(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
         with _told(context):
             resource = self._resource(request.urn)
-            news = from_struct(request.news)
+            # With ignoreChanges the engine sends back what the provider itself had added.
+            news = {name: value for name, value in from_struct(request.news).items() if name != "tagsAll"}
             stray = [
                 Problem(path, f"pulumi_aws.{resource.kind.sdk} has no such property; it has {names}")
                 for path, names in sdk.stray_properties(resource.kind.sdk, news)
             ]
             if stray:
                 return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(stray))
-            inputs = with_defaults(resource.kind, news, from_struct(request.olds), request)
+            named = with_name(resource.kind, news, from_struct(request.olds), request)
+            inputs = with_all_tags(resource, named)
             failures = _failures(resource.problems(inputs))
             return provider_pb2.CheckResponse(inputs=to_struct(inputs), failures=failures)
 
@@ -119,8 +121,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         with _told(context):
             resource = self._resource(request.urn)
             old, new = from_struct(request.old_inputs), from_struct(request.news)
-            changes = _changes(resource, old, new, from_struct(request.olds))
-            return _diff(changes, delete_first=_occupies_name(resource, old, new))
+            return _diff(
+                _changes(resource, old, new, request.ignoreChanges), delete_first=_occupies_name(resource, old, new)
+            )
 
     @override
     def Create(self, request: Any, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
@@ -154,7 +157,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         with _told(context):
             resource, name = self._resource(request.urn), _name(request.urn)
             old, new, olds = (from_struct(each) for each in (request.old_inputs, request.news, request.olds))
-            changes = _changes(resource, old, new, olds)
+            changes = _changes(resource, old, new, request.ignoreChanges)
             if request.preview:
                 return provider_pb2.UpdateResponse(
                     properties=to_struct(resource.outputs_before_change(olds, new, changes))
@@ -265,14 +268,9 @@ def _abort_half_done(context: grpc.ServicerContext, error: _HalfDoneError) -> No
     context.abort(grpc.StatusCode.UNKNOWN, str(error))
 
 
-def _changes(resource: Resource, old: Properties, new: Properties, outputs: Properties) -> list[Change]:
-    """The changes of the inputs, and of the tags that the provider's configuration adds to them."""
-    changes = differences(resource.kind, old, new)
-    if resource.kind.has_tags and not holds_unknown(new.get("tags")):
-        before, now = outputs.get("tagsAll"), resource.all_tags(new)
-        if before is not None and before != now and not any(change.top == "tags" for change in changes):
-            changes.append(Change("tagsAll", "update", replaces=False))
-    return changes
+def _changes(resource: Resource, old: Properties, new: Properties, ignored: Iterable[str]) -> list[Change]:
+    """The changes but for those that the program leaves to others: the engine can't hide what Check itself adds."""
+    return [change for change in differences(resource.kind, old, new) if not inside(ignored, change.path)]
 
 
 def _occupies_name(resource: Resource, old: Properties, new: Properties) -> bool:

@@ -134,8 +134,7 @@ class Resource:
         inputs = refreshed_inputs(self.kind, record.inputs, description)
         tags = observed_tags(description)
         if tags is not None and self.kind.has_tags:
-            inputs.pop("tags", None)
-            inputs |= self._own_tags(tags)
+            inputs = self._with_observed_tags(inputs, tags)
         return Record(token=record.token, id=record.id, name=record.name, inputs=inputs, facts=record.facts)
 
     def adopt(self, name: str, resource_id: str) -> Record | None:
@@ -154,7 +153,7 @@ class Resource:
             record.inputs.pop(computed, None)
         tags = observed_tags(description)
         if tags is not None and self.kind.has_tags:
-            record.inputs |= self._own_tags(tags)
+            record.inputs = self._with_observed_tags(record.inputs, tags)
         self.world.records.put(record)
         return record
 
@@ -299,12 +298,12 @@ class Resource:
         tags = self.all_tags(inputs) if self.kind.has_tags else {}
         return {**inputs, "tags": tags} if tags else {name: inputs[name] for name in inputs if name != "tags"}
 
-    def _own_tags(self, tags: Mapping[str, str]) -> Properties:
-        defaults = self.world.default_tags
-        own = {
-            name: value for name, value in tags.items() if defaults.get(name) != value and not name.startswith("aws:")
-        }
-        return {"tags": own} if own else {}
+    def _with_observed_tags(self, inputs: Properties, tags: Mapping[str, str]) -> Properties:
+        """The inputs with the tags that there are: all of them, and the resource's own without the provider's."""
+        everything = {name: value for name, value in tags.items() if not name.startswith("aws:")}
+        own = {name: value for name, value in everything.items() if self.world.default_tags.get(name) != value}
+        rest = {name: value for name, value in inputs.items() if name not in TAG_PROPERTIES}
+        return rest | ({"tags": own} if own else {}) | {"tagsAll": everything}
 
     def _change_by_table(self, record: Record, inputs: Properties, top: str) -> bool:
         """A change for which the table names an operation; a property that is gone goes back to its default."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.standin.differences import Change, differences
+from tests.standin.differences import Change, differences, inside
 from tests.standin.kinds import kind_of
 from tests.standin.wire import UNKNOWN, Properties
 
@@ -64,3 +64,12 @@ def test_a_list_that_is_no_set_keeps_its_order() -> None:
         "blockDeviceMappings[0].deviceName",
         "blockDeviceMappings[1].deviceName",
     ]
+
+
+def test_what_is_left_to_others_includes_what_is_inside_it() -> None:
+    ignored = ["scalingConfig.desiredSize", "tags", 'labels["a/b"]']
+    assert inside(ignored, "scalingConfig.desiredSize")
+    assert inside(ignored, "tags.owner")
+    assert inside(ignored, "labels.a/b")
+    assert not inside(ignored, "tagsAll.owner")
+    assert not inside(ignored, "scalingConfig.maxSize")

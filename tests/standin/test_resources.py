@@ -14,6 +14,7 @@ from tests.standin.conftest import make_world
 from tests.standin.differences import differences
 from tests.standin.faults import ServiceError
 from tests.standin.kinds import kinds
+from tests.standin.naming import with_all_tags
 from tests.standin.processes import Moto
 from tests.standin.records import Record
 from tests.standin.resources import World
@@ -264,7 +265,7 @@ class Told:
     def tell(self, name: str) -> None:
         token, inputs = STORY[name]
         resource = resource_of(token, self.world)
-        given = self.resolved(inputs)
+        given = with_all_tags(resource, self.resolved(inputs))
         assert resource.problems(given) == []
         record = resource.create(name, given)
         self.records[name] = record
@@ -283,7 +284,7 @@ class Told:
     def change(self, name: str) -> Properties:
         resource = resource_of(STORY[name][0], self.world)
         record = self.records[name]
-        inputs = {**record.inputs, **self.resolved(IN_PLACE[name])}
+        inputs = with_all_tags(resource, {**record.inputs, **self.resolved(IN_PLACE[name])})
         changes = differences(resource.kind, record.inputs, inputs)
         assert not [change for change in changes if change.replaces], name
         self.records[name] = resource.update(record, inputs, changes)
@@ -395,7 +396,7 @@ def test_a_bucket_is_adopted_by_its_name_alone(told: Told) -> None:
     resource = resource_of(bucket.token, told.world)
     found = resource.adopt("weights", bucket.id)
     assert found is not None
-    assert differences(resource.kind, found.inputs, bucket.inputs) == []
+    assert differences(resource.kind, found.inputs, with_all_tags(resource, bucket.inputs)) == []
     assert resource.adopt("weights", "nobodys-bucket") is None
 
 

@@ -14,6 +14,7 @@ import http.client
 import json
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -70,12 +71,14 @@ class Front:
         answers: `service.Operation` → what it answers in moto's place.
         calls: `service.Operation` → how often it was asked.
         log: the operations in order, with their request as text.
+        skew_s: how far AWS's clock is ahead of ours.
     """
 
     def __init__(self, upstream: str) -> None:
         self.answers: dict[str, Answer] = {}
         self.calls: Counter[str] = Counter()
         self.log: list[tuple[str, str]] = []
+        self.skew_s = 0.0
         self.on_call: Callable[[str, str], None] = lambda _operation, _request: None
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
@@ -154,6 +157,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._pass_on(body)
 
     do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = _serve  # noqa: N815 - names of the base class
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The Date header of an answer."""
+        return super().date_time_string((timestamp or time.time()) + self.front.skew_s)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Says nothing."""

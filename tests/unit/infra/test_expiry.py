@@ -81,7 +81,8 @@ def test_a_warm_pool_ends_with_its_group(declared: Declared) -> None:
 
 def test_the_appointment_is_set_from_now_and_never_in_the_past(declared: Declared) -> None:
     before = datetime.now(UTC)
-    for setting, after in (("8h", timedelta(hours=8)), ("2020-01-01", EARLIEST)):
+    asked_only_here = (("7h", timedelta(hours=7)), ("2020-01-01", EARLIEST))  # an answer from memory would be older
+    for setting, after in asked_only_here:
         (schedule,) = declared(LLAMA, {"model.cost": {"expires_after": setting}}).of_type("schedule:Schedule")
         text = schedule.inputs["scheduleExpression"].removeprefix("at(").removesuffix(")")
         at = datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from budget.problems import BadInput
@@ -52,6 +52,7 @@ def test_one_byte_of_what_engines_read_changes_it(tmp_path: Path, path: str) -> 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 100 * 2**30))
+@example(17_179_869_185)  # a size at which rounding in floating point loses the last byte
 def test_pieces_of_a_file_lie_within_it_and_are_few(file_bytes: int) -> None:
     pieces = list(sample(file_bytes))
     assert all(offset >= 0 and offset + length <= file_bytes for offset, length in pieces)
