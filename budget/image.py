@@ -14,6 +14,7 @@ from budget.coefficients import Coefficients
 from budget.disk import disk_rate
 from budget.estimate import NONE, Estimate, spread
 from budget.instances import GBPS_TO_BYTES_S, Instance
+from budget.node import node_phase
 from budget.pull import Layer, PullHost, PullSettings, PullTrace, pull
 from budget.scenario import ImageCase, LayerCase, Scenario
 from budget.tables import document
@@ -187,14 +188,14 @@ def _traces(scenario: Scenario, coefficients: Coefficients, *, burst: bool) -> l
 
 
 def pull_phase(scenario: Scenario, coefficients: Coefficients) -> Estimate:
-    """Image pull: download and unpack; zero when the node has the image.
+    """Image pull: download and unpack; what is left of fetching a snapshot when the node has the image.
 
     Expected is the sustained rate of "up to" types; low adds their burst. Default containerd's random download order
     gives the rest of the band. The spread beyond that comes from the calibration cases: wider when the host's factors
     were not measured, widest when the layers are a typical split.
     """
     if scenario.image.cached:
-        return NONE
+        return _hydration(scenario, coefficients)
     traces = _traces(scenario, coefficients, burst=False)
     best = _traces(scenario, coefficients, burst=True) if _bursts(scenario) else traces
     expected = sum(trace.seconds for trace in traces) / len(traces)
@@ -208,6 +209,22 @@ def pull_phase(scenario: Scenario, coefficients: Coefficients) -> Estimate:
         high_s=worst,
         bound_by=_words(scenario, coefficients, middle),
         detail=_detail(scenario, coefficients, middle),
+    )
+
+
+def _hydration(scenario: Scenario, coefficients: Coefficients) -> Estimate:
+    """What is left of fetching a snapshot's blocks once the node is Ready. Both begin at the launch."""
+    rate_mib_s = scenario.image.hydration_mib_s
+    if rate_mib_s is None or scenario.node.warm:
+        return NONE
+    whole_s = unpacked_bytes(scenario.image, coefficients) / (rate_mib_s * 2**20)
+    node = node_phase(scenario, coefficients)
+    return Estimate(
+        low_s=max(0.0, whole_s - node.high_s),
+        expected_s=max(0.0, whole_s - node.expected_s),
+        high_s=max(0.0, whole_s - node.low_s),
+        bound_by=f"a volume that fetches its snapshot at {rate_mib_s:g} MiB/s, {whole_s:.0f} s from the launch",
+        detail={"hydration_s": round(whole_s, 3), "hydration_mib_s": rate_mib_s},
     )
 
 

@@ -105,16 +105,16 @@ def ring_bytes(streamer: Streamer, *, checkpoint_bytes: int, largest_tensor_byte
     return min(checkpoint_bytes, max(STREAMER_LIMIT_BYTES if limit is None else limit, floor))
 
 
-def streamer_limit_bytes(facts: ModelFacts, instance: Instance, ranks: int) -> int:
-    """A streamer memory limit (node total, distributed) that fills the network and leaves the node its memory.
+def streamer_limit_bytes(facts: ModelFacts, instance: Instance, ranks: int, *, pods: int = 1) -> int:
+    """A pod's streamer memory limit (all its ranks together) that fills the network and leaves the node its memory.
 
     16 GiB is more than a second of the fastest network card, so a larger buffer only waits with it; a small node gets
-    what its processes leave, but never less than one largest tensor per rank.
+    what its processes leave, but never less than one largest tensor per rank. `pods` share the node.
     """
     floor = ranks * facts.largest_tensor_bytes
     fixed = FRONT_BYTES + ranks * PROCESS_BYTES + floor + in_flight_bytes(Streamer(), ranks)
     fixed += SHM_BYTES if ranks > 1 else 0
-    room = int(allocatable_memory_bytes(instance) / (1 + HEADROOM)) - fixed - MIB
+    room = int(allocatable_memory_bytes(instance) / pods / (1 + HEADROOM)) - fixed - MIB
     return max(floor, min(facts.weights_bytes, STREAMER_BUFFER_BYTES, room))
 
 

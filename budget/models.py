@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import cast
@@ -316,3 +316,27 @@ def model(name: str, *, where: str = "model") -> ModelFacts:
     if name not in known:
         raise bad_input(where, f"the facts of {name!r} do not ship with this version", did_you_mean(name, known))
     return known[name]
+
+
+def facts_document(facts: ModelFacts) -> Json:
+    """Facts as JSON members: in a staged manifest, and beside a stack file."""
+    document = {name: getattr(facts, name) for name in ModelFacts.__slots__}
+    return {
+        **document,
+        "bytes_by_dtype": dict(facts.bytes_by_dtype),
+        "attention": [asdict(group) for group in facts.attention],
+    }
+
+
+def facts_from(document: Json) -> ModelFacts:
+    """Facts from what `facts_document` made.
+
+    Raises:
+        KeyError: a member is missing.
+        TypeError: a member is of the wrong kind, or unknown.
+    """
+    members = {**document}
+    groups = cast("Sequence[Mapping[str, object]]", members["attention"])
+    members["attention"] = tuple(Attention(**group) for group in groups)  # pyright: ignore[reportArgumentType] - a wrong member is a TypeError, and told as such
+    members["bytes_by_dtype"] = MappingProxyType(dict(cast("Mapping[str, int]", members["bytes_by_dtype"])))
+    return ModelFacts(**members)  # pyright: ignore[reportArgumentType] - as above

@@ -49,6 +49,8 @@ class ImageCase:
         layers: in image order; None when nobody has read the manifest.
         unpack_ratio: unpacked / compressed; None when unknown.
         cached: the node has it.
+        hydration_mib_s: rate at which a new node's volume fetches it from a snapshot in S3, which begins at launch;
+            None when its blocks are there from the first second.
         cuda: CUDA version inside, (13, 0); None when unknown.
     """
 
@@ -57,6 +59,7 @@ class ImageCase:
     unpack_ratio: float | None = None
     registry: Registry = "ecr"
     cached: bool = False
+    hydration_mib_s: float | None = None
     cuda: tuple[int, int] | None = None
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from types import MappingProxyType
 from typing import cast
 
-from budget.models import Attention, Json, ModelFacts
+from budget.models import Json, ModelFacts, facts_document, facts_from
 from budget.problems import BadInput, Problem, bad_input
 
 MODELS = "models"
@@ -173,7 +172,7 @@ class Manifest:
             "files": [asdict(file) for file in self.files],
             "total_bytes": self.total_bytes,
             "weights_bytes": self.weights_bytes,
-            "facts": None if self.facts is None else _facts_document(self.facts),
+            "facts": None if self.facts is None else facts_document(self.facts),
         }
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
@@ -211,7 +210,7 @@ def _manifest(members: Json, where: str) -> Manifest:
         source=str(members["source"]),
         requested_revision=str(members["requested_revision"]),
         files=tuple(_file(entry) for entry in cast("Sequence[Json]", members["files"])),
-        facts=None if facts is None else _facts(cast("Json", facts)),
+        facts=None if facts is None else facts_from(cast("Json", facts)),
     )
     if not manifest.files or manifest.total_bytes != members["total_bytes"]:
         raise bad_input(where, "its files do not add up to its total", "Stage the model again.")
@@ -234,20 +233,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
-
-
-def _facts_document(facts: ModelFacts) -> Json:
-    document = {name: getattr(facts, name) for name in ModelFacts.__slots__}
-    return {
-        **document,
-        "bytes_by_dtype": dict(facts.bytes_by_dtype),
-        "attention": [asdict(group) for group in facts.attention],
-    }
-
-
-def _facts(document: Json) -> ModelFacts:
-    members = {**document}
-    groups = cast("Sequence[Mapping[str, object]]", members["attention"])
-    members["attention"] = tuple(Attention(**group) for group in groups)  # pyright: ignore[reportArgumentType] - a wrong member is a TypeError, and told as such
-    members["bytes_by_dtype"] = MappingProxyType(dict(cast("Mapping[str, int]", members["bytes_by_dtype"])))
-    return ModelFacts(**members)  # pyright: ignore[reportArgumentType] - as above

@@ -6,11 +6,11 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from budget.coefficients import Coefficients, coefficients
-from budget.disk import Disk, data_volume_gib
+from budget.disk import Disk
 from budget.image import known_images, layers_of
 from budget.instances import Instance, gpu_instance
 from budget.models import ModelFacts
@@ -31,9 +31,8 @@ from budget.scenario import (
 from budget.scenario import WeightsPath as BudgetPath
 from budget.weights import streamer_connections
 from infra.settings import DIGEST, Model, Profile, WeightsPath
-from infra.stack_file import STACKS, Stack
+from infra.stack_file import STACKS, Stack, facts_path
 from nodeconfig.bottlerocket import NodeSpec
-from nodeconfig.soci import tune
 from nodeconfig.storage import Storage
 from serving.engine import capture_sizes
 from serving.manifests import Phase
@@ -84,20 +83,26 @@ def image_facts(model: Model) -> ImageFacts:
 
 def image_case(model: Model) -> ImageCase:
     """The image for a scenario. A digest does not change its size, so the tag is looked up."""
-    registry = "docker-hub" if _on_docker_hub(model.image) else "ecr"
-    cuda = _cuda(vllm_version(model))
-    stated = model.image_facts
+    stated, known = model.image_facts, known_images().get(model.image.partition("@")[0])
     if stated is not None:
-        layers = tuple(LayerCase(bytes=size) for size in stated.layers) or None
-        return ImageCase(bytes=stated.compressed_bytes, layers=layers, registry=registry, cuda=cuda)
-    known = known_images().get(model.image.partition("@")[0])
-    return ImageCase(bytes=known.bytes if known else TYPICAL_ENGINE_IMAGE_BYTES, registry=registry, cuda=cuda)
+        bytes_, layers = stated.compressed_bytes, tuple(LayerCase(bytes=size) for size in stated.layers) or None
+    else:
+        bytes_, layers = known.bytes if known else TYPICAL_ENGINE_IMAGE_BYTES, None
+    volume = model.nodes.volume
+    return ImageCase(
+        bytes=bytes_,
+        layers=layers,
+        registry="docker-hub" if _on_docker_hub(model.image) else "ecr",
+        cached=volume.snapshot_id is not None,
+        hydration_mib_s=volume.initialization_mib_s,
+        cuda=_cuda(vllm_version(model)),
+    )
 
 
-def _cuda(version: tuple[int, int] | None) -> tuple[int, int] | None:
+def _cuda(version: tuple[int, int, int] | None) -> tuple[int, int] | None:
     if version is None:
         return None
-    return next((cuda for since, cuda in CUDA_SINCE if version >= since), None)
+    return next((cuda for since, cuda in CUDA_SINCE if version[:2] >= since), None)
 
 
 def _on_docker_hub(image: str) -> bool:
@@ -106,19 +111,37 @@ def _on_docker_hub(image: str) -> bool:
     return not slash or not re.search(r"[.:]", host) or host == "docker.io"
 
 
-def facts_of_model(model: Model) -> ModelFacts:
-    """Facts of the model.
+def facts_of_model(stack: Stack, model: Model) -> ModelFacts:
+    """Facts of the model: those beside the stack file, else those that ship.
 
     Raises:
-        BadInput: a model whose facts do not ship.
+        BadInput: facts of another revision, or a model whose facts neither ship nor were read from the hub.
     """
-    return known_model(model.source, where="model.source")
+    own, mend = stack.facts, f"`coldstart pin {stack.name}` reads them from the hub."
+    if own is None:
+        try:
+            return known_model(model.source, where="model.source")
+        except BadInput as error:
+            raise BadInput(replace(problem, fix=f"{mend} {problem.fix}") for problem in error.problems) from error
+    if own.name != model.source or model.revision not in (None, own.revision):
+        path = facts_path(stack.name).name
+        raise bad_input("model.revision", f"{path} holds facts of {own.name} at {own.revision}", mend)
+    return own
 
 
-def vllm_version(model: Model) -> tuple[int, int] | None:
-    """(major, minor) of vLLM from the image's tag; None when it names none."""
-    tag = re.search(r":v?(\d+)\.(\d+)", model.image)
-    return (int(tag[1]), int(tag[2])) if tag else None
+def vllm_version(model: Model) -> tuple[int, int, int] | None:
+    """VLLM's version as the settings state it, or the image's tag; None when neither does."""
+    if model.engine.version:
+        major, minor, patch = model.engine.version.split(".")
+        return int(major), int(minor), int(patch)
+    tag = re.search(r":v?(\d+)\.(\d+)\.(\d+)[\w.-]*(@|$)", model.image)
+    return (int(tag[1]), int(tag[2]), int(tag[3])) if tag else None
+
+
+def tensor_parallel(model: Model, instance: Instance) -> int:
+    """GPUs one replica spreads over: all of a node, unless GPUs are shared or the settings say otherwise."""
+    shared = model.nodes.gpu_sharing.time_slicing or model.nodes.gpu_sharing.mig_profile
+    return model.engine.tensor_parallel or (1 if shared else instance.kubernetes_gpus)
 
 
 def keeps_compile_cache(model: Model) -> bool:
@@ -126,29 +149,30 @@ def keeps_compile_cache(model: Model) -> bool:
     return model.engine.compile_cache and model.profile is Profile.PRODUCTION and DIGEST.search(model.image) is not None
 
 
-def scenario(model: Model, node: NodeSpec | None = None, *, first: bool = False) -> Scenario:
+def scenario(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False) -> Scenario:
     """The what-if of one cold start of this model as it is set up.
 
     Args:
-        model: settings.
-        node: the node's configuration where it was computed; None predicts with the same tuning, without the
-            overrides of `model.nodes.soci`.
+        stack: the stack, for the facts of its model.
+        model: its model settings.
+        node: the node's configuration, as `infra.specs` computed it.
         first: the very first start of this image and model, with nothing compiled yet.
 
     Raises:
         BadInput: unknown instance or model, or values that contradict each other.
     """
     instance = gpu_instance(model.nodes.instance, where="model.nodes.instance")
-    facts = facts_of_model(model)
-    ranks = model.engine.tensor_parallel or instance.kubernetes_gpus
-    disk, disk_gib = _disk(model, instance) if node is None else _disk_of(node.storage)
+    facts = facts_of_model(stack, model)
+    ranks = tensor_parallel(model, instance)
+    disk, disk_gib = _disk(node.storage)
     presharded = model.weights.path is WeightsPath.PRESHARDED
+    version = vllm_version(model)
     distributed = (ranks > 1 if model.weights.distributed is None else model.weights.distributed) or presharded
     return Scenario(
         instance=instance,
         node=NodeCase(warm=False),
         image=image_case(model),
-        pull=_pull(model, instance, node),
+        pull=_pull(node),
         disk=disk,
         disk_gib=disk_gib,
         model=ModelCase(
@@ -174,44 +198,32 @@ def scenario(model: Model, node: NodeSpec | None = None, *, first: bool = False)
             compile_cache="hit" if keeps_compile_cache(model) and not first else "miss",
             eager=model.profile is Profile.DEV,
             capture_sizes=len(capture_sizes(model.engine.concurrency)),
-            version=vllm_version(model),
+            version=version[:2] if version else None,
             gpu_memory_utilization=model.engine.gpu_memory_utilization,
         ),
         warmup=WarmupCase(requests=WARMUP_REQUESTS),
     ).checked
 
 
-def _pull(model: Model, instance: Instance, node: NodeSpec | None) -> PullCase:
-    soci = tune(instance, image_facts(model).layers) if node is None else node.soci
+def _pull(node: NodeSpec) -> PullCase:
+    soci = node.soci
     return PullCase(
         snapshotter="soci",
         downloads=soci.downloads.value,
         unpacks=soci.unpacks.value,
         chunk_bytes=soci.chunk_mib.value * 2**20,
-        decompressor="igzip" if instance.arch == "x86_64" else "unpigz",
+        decompressor="igzip" if node.instance.arch == "x86_64" else "unpigz",
         discard=soci.discard,
     )
 
 
-def _disk_of(storage: Storage) -> tuple[Disk, float | None]:
+def _disk(storage: Storage) -> tuple[Disk, float | None]:
     volume = storage.volume
     if storage.kind == "nvme":
         return Disk(kind="nvme"), None
     return (
         Disk(kind=volume.kind, throughput_mib_s=volume.throughput_mib_s or 4_000, iops=volume.iops),
         volume.size_gib,
-    )
-
-
-def _disk(model: Model, instance: Instance) -> tuple[Disk, float | None]:
-    if instance.nvme_disks and model.nodes.disk.value != "ebs":
-        return Disk(kind="nvme"), None
-    volume, facts = model.nodes.volume, image_facts(model)
-    size = data_volume_gib(image_bytes=facts.compressed_bytes, unpacked_bytes=facts.unpacked_bytes)
-    throughput = volume.throughput_mib_s or 1_000
-    return (
-        Disk(kind=volume.kind, throughput_mib_s=throughput, iops=volume.iops or 4 * throughput),
-        volume.size_gib or size,
     )
 
 
@@ -239,9 +251,9 @@ def factors_of(environment: str, directory: Path = STACKS) -> Coefficients:
         raise bad_input(str(path), "is no factors file", "Delete it and calibrate again.") from error
 
 
-def budget(environment: str, model: Model, node: NodeSpec | None = None, *, first: bool = False) -> Budget:
+def budget(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False) -> Budget:
     """The budget of one cold start of this model; `first` as in `scenario`."""
-    return budget_of(scenario(model, node, first=first), factors_of(environment))
+    return budget_of(scenario(stack, model, node, first=first), factors_of(stack.environment_name))
 
 
 def slo_problem(model: Model, predicted: Budget) -> Problem | None:
@@ -263,13 +275,13 @@ def slo_problem(model: Model, predicted: Budget) -> Problem | None:
     )
 
 
-def phases(stack: Stack, model: Model, node: NodeSpec | None = None) -> Mapping[str, Phase]:
+def phases(stack: Stack, model: Model, node: NodeSpec) -> Mapping[str, Phase]:
     """The budget in the words of the serving room.
 
     Expected is a start like most of them, which finds the compile cache; high has to hold for the very first one too.
     """
-    usual = budget(stack.environment_name, model, node).phases
-    first = budget(stack.environment_name, model, node, first=True).phases
+    usual = budget(stack, model, node).phases
+    first = budget(stack, model, node, first=True).phases
     return {
         name: Phase(low_s=phase.low_s, expected_s=phase.expected_s, high_s=max(phase.high_s, first[name].high_s))
         for name, phase in usual.items()

@@ -95,14 +95,15 @@ def tagged(kind: str, properties: Properties) -> Iterator[str]:
 
 
 def encrypted(kind: str, properties: Properties) -> Iterator[str]:
-    """Volumes of nodes are encrypted."""
+    """Volumes of nodes are encrypted; one from a snapshot as the snapshot is, beside which EC2 takes no word on it."""
     if kind != "aws:ec2/launchTemplate:LaunchTemplate":
         return
     mappings = cast("Sequence[Properties]", properties.get("blockDeviceMappings") or ())
     if not mappings:
         yield "no volumes of its own: the image's are not encrypted"
     for mapping in mappings:
-        if str(_section(mapping, "ebs").get("encrypted")).lower() != "true":
+        ebs = _section(mapping, "ebs")
+        if not ebs.get("snapshotId") and str(ebs.get("encrypted")).lower() != "true":
             yield f"volume {mapping.get('deviceName')} is not encrypted"
 
 

@@ -102,7 +102,7 @@ def _node_group(
         subnet_ids=subnets_in(outputs, zones),
         instance=node.instance.name,
         arch=node.instance.arch,
-        gpus=node.instance.kubernetes_gpus * (node.sharing.time_slicing or 1),
+        gpus=node.instance.kubernetes_gpus * node.sharing.pods_per_gpu(node.instance),
         gpu_resource=gpu_resource(time_sliced=node.sharing.time_slicing is not None),
         release_version=bottlerocket_build(
             provider,
@@ -113,7 +113,12 @@ def _node_group(
         ),
         user_data=user_data(node),
         volume=DataVolume(
-            kind=volume.kind, size_gib=volume.size_gib, iops=volume.iops, throughput_mib_s=volume.throughput_mib_s
+            kind=volume.kind,
+            size_gib=volume.size_gib,
+            iops=volume.iops,
+            throughput_mib_s=volume.throughput_mib_s,
+            snapshot_id=volume.snapshot_id,
+            initialization_mib_s=volume.initialization_mib_s,
         ),
         labels={MODEL_LABEL: specs.serving.name, GPU_LABEL: node.instance.gpu.lower().replace(" ", "-")},
         taints=(GPU_TAINT,),

@@ -8,27 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from budget.coefficients import coefficients
-from budget.disk import SOCI_FLOOR_MIB_S, volume_mb_s
 from budget.feasibility import feasibility
 from budget.findings import Finding
 from budget.instances import Instance, gpu_instance
 from budget.memory import allocatable_memory_bytes
 from budget.price import prices
 from budget.problems import BadInput, Problem
-from infra import weight_rules
+from infra import volume_rules, weight_rules
 from infra.environment_rules import numbers, release_problem
-from infra.forecast import budget, facts_of_model, scenario, slo_problem
+from infra.forecast import budget, facts_of_model, scenario, slo_problem, tensor_parallel, vllm_version
 from infra.guardrails import MOST_NODES
-from infra.settings import DIGEST, Capacity, Disk, Egress, Model, Nodes
-from infra.specs import ModelSpecs, model_specs, tensor_parallel, vllm_version
+from infra.settings import DIGEST, Capacity, Egress, Model, Nodes
+from infra.specs import ModelSpecs, model_specs
 from infra.stack_file import Stack
+from nodeconfig import bottlerocket
 from serving.engine import refusals
 
-GP3_IOPS = (3_000, 80_000)
-GP3_MIB_S_PER_IOPS = 0.25
-GP3_IOPS_PER_GIB = 500
-"""gp3: MiB/s at most a quarter of the IOPS, IOPS at most 500 times the GiB (EBS user guide)."""
-IO2_IOPS_PER_GIB = 1_000
 CUDA_13_SINCE_VLLM = (0, 21, 0)
 R580_SINCE_BOTTLEROCKET = (1, 53, 0)
 """Images of vLLM 0.21 and newer carry CUDA 13, which needs driver branch R580; Bottlerocket has it since 1.53.0."""
@@ -52,14 +47,13 @@ def problems(stack: Stack, model: Model) -> Sequence[Problem]:
     found = [*_pins(stack, model), *_image_source(stack, model), *_scaling(model), *_zones(stack, model)]
     try:
         instance = gpu_instance(model.nodes.instance, where="model.nodes.instance")
-        facts = facts_of_model(model)
+        facts = facts_of_model(stack, model)
     except BadInput as error:
         return [*found, *error.problems]
     found += [
         *_gpus(model, instance),
         *_purchase(model.nodes, instance),
-        *_disk(model.nodes, instance),
-        *_volume(model.nodes),
+        *volume_rules.problems(model, instance),
         *_soci(model.nodes),
         *_release(stack, model, instance),
         *_engine(model),
@@ -94,21 +88,11 @@ def warnings(stack: Stack, model: Model) -> Sequence[Problem]:
     specs = model_specs(stack, model)
     found += [
         Problem(FINDING_PLACES.get(finding.code, "model.nodes.instance"), finding.message, finding.fix)
-        for finding in _findings(model, specs)
+        for finding in _findings(stack, model, specs)
         if finding.level == "warning"
     ]
     found += [] if model.slo.enforce else _slo(stack, model, specs)
-    instance, volume = specs.node.instance, specs.node.storage.volume
-    volume_rate = volume_mb_s(volume.disk)
-    if volume_rate > instance.ebs_max_mb_s:
-        found.append(
-            Problem(
-                "model.nodes.volume.throughput_mib_s",
-                f"the volume moves {volume_rate:,.0f} MB/s, {instance.name} at most {instance.ebs_max_mb_s:,.0f} MB/s",
-                "You pay for what it can't use.",
-            )
-        )
-    return found
+    return [*found, *volume_rules.warnings(specs)]
 
 
 def _pins(stack: Stack, model: Model) -> Iterator[Problem]:
@@ -196,10 +180,10 @@ def _gpus(model: Model, instance: Instance) -> Iterator[Problem]:
         fits = [n for n in range(1, gpus + 1) if gpus % n == 0]
         yield Problem(where, f"{ranks} leaves GPUs of {instance.name} ({gpus}) unused", f"Use one of {fits}.")
     sharing = model.nodes.gpu_sharing
-    if sharing.time_slicing and ranks > 1:
+    if (sharing.time_slicing or sharing.mig_profile) and ranks > 1:
         yield Problem(
-            "model.nodes.gpu_sharing.time_slicing",
-            f"with tensor_parallel {ranks}: ranks would wait for each other's turn",
+            "model.nodes.gpu_sharing",
+            f"with tensor_parallel {ranks}: ranks would wait for each other's turn, or can't reach each other",
             "Share GPUs only with tensor_parallel 1.",
         )
 
@@ -225,39 +209,6 @@ def _purchase(nodes: Nodes, instance: Instance) -> Iterator[Problem]:
     if nodes.warm_pool and nodes.capacity in (Capacity.SPOT, Capacity.CAPACITY_BLOCK):
         yield Problem(
             "model.nodes.warm_pool", f"can't be with capacity {nodes.capacity}", "Use on-demand, or no warm pool."
-        )
-
-
-def _disk(nodes: Nodes, instance: Instance) -> Iterator[Problem]:
-    if nodes.disk is Disk.NVME and not instance.nvme_disks:
-        yield Problem("model.nodes.disk", f"nvme, but {instance.name} has no local disk", "Use ebs or auto.")
-    throughput = nodes.volume.throughput_mib_s
-    on_ebs = nodes.disk is Disk.EBS or not instance.nvme_disks
-    if on_ebs and throughput is not None and throughput < SOCI_FLOOR_MIB_S:
-        yield Problem(
-            "model.nodes.volume.throughput_mib_s",
-            f"{throughput} MiB/s: parallel pull gains nothing on so slow a disk",
-            f"Use {SOCI_FLOOR_MIB_S} or more, or leave it unset.",
-        )
-
-
-def _volume(nodes: Nodes) -> Iterator[Problem]:
-    volume, where = nodes.volume, "model.nodes.volume"
-    if volume.kind == "io2":
-        if volume.throughput_mib_s is not None:
-            yield Problem(f"{where}.throughput_mib_s", "set for io2", "io2 has none: its throughput follows its IOPS.")
-        return
-    low, high = GP3_IOPS
-    if volume.iops is not None and not low <= volume.iops <= high:
-        yield Problem(f"{where}.iops", f"{volume.iops} for gp3", f"gp3 has {low:,} to {high:,}.")
-    if volume.iops and volume.throughput_mib_s and volume.throughput_mib_s > volume.iops * GP3_MIB_S_PER_IOPS:
-        needed = round(volume.throughput_mib_s / GP3_MIB_S_PER_IOPS)
-        yield Problem(
-            f"{where}.iops", f"{volume.iops} can't carry {volume.throughput_mib_s} MiB/s", f"Use {needed:,} or more."
-        )
-    if volume.iops and volume.size_gib and volume.iops > volume.size_gib * GP3_IOPS_PER_GIB:
-        yield Problem(
-            f"{where}.iops", f"{volume.iops} on {volume.size_gib} GiB", f"At most {GP3_IOPS_PER_GIB} IOPS per GiB."
         )
 
 
@@ -322,35 +273,28 @@ def _derived(stack: Stack, model: Model, specs: ModelSpecs) -> list[Problem]:
     """What follows from settings that each hold: the model fits the GPU, the pod fits the node, the start its time."""
     found = [
         Problem(FINDING_PLACES.get(finding.code, "model.nodes.instance"), finding.message, finding.fix)
-        for finding in _findings(model, specs)
+        for finding in _findings(stack, model, specs)
         if finding.level == "error"
     ]
-    found += [*_resulting_volume(specs), *_group_size(specs), *_slices(model, specs)]
+    found += [
+        *volume_rules.resulting(specs),
+        *_group_size(specs),
+        *bottlerocket.refusals(specs.node),
+        *_slices(model, specs),
+    ]
     late = _slo(stack, model, specs) if model.slo.enforce else ()
     return [*found, *_host_memory(specs), *_cooldown(model, specs), *late]
 
 
 def _slo(stack: Stack, model: Model, specs: ModelSpecs) -> Sequence[Problem]:
-    problem = slo_problem(model, budget(stack.environment_name, model, specs.node))
+    problem = slo_problem(model, budget(stack, model, specs.node))
     return [problem] if problem else []
 
 
-def _findings(model: Model, specs: ModelSpecs) -> Sequence[Finding]:
+def _findings(stack: Stack, model: Model, specs: ModelSpecs) -> Sequence[Finding]:
     """What the budget room says of this model on this instance. Host memory is checked on the pod as it is rendered."""
-    found = feasibility(scenario(model, specs.node), coefficients())
+    found = feasibility(scenario(stack, model, specs.node), coefficients())
     return [finding for finding in found if finding.code != "host-memory"]
-
-
-def _resulting_volume(specs: ModelSpecs) -> Iterator[Problem]:
-    """IOPS that the size cannot carry, whether the size was asked for or follows from the image."""
-    volume = specs.node.storage.volume
-    per_gib = GP3_IOPS_PER_GIB if volume.kind == "gp3" else IO2_IOPS_PER_GIB
-    if volume.iops > volume.size_gib * per_gib:
-        yield Problem(
-            "model.nodes.volume.iops",
-            f"{volume.iops} on the {volume.size_gib} GiB of the data volume",
-            f"{volume.kind} has at most {per_gib} IOPS per GiB: set size_gib to {-(-volume.iops // per_gib)} or more.",
-        )
 
 
 def _group_size(specs: ModelSpecs) -> Iterator[Problem]:

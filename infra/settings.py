@@ -62,6 +62,7 @@ Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][\w./:-]*(@sha256:[0
 Cron = Annotated[str, StringConstraints(pattern=r"^(\S+ ){4}\S+$")]
 TagText = Annotated[str, StringConstraints(pattern=r"^[\w .:/=+\-@]{1,128}$")]
 """What every AWS service takes as a tag's key or value."""
+SnapshotId = Annotated[str, StringConstraints(pattern=r"^snap-([0-9a-f]{8}|[0-9a-f]{17})$")]
 BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")]
 
 
@@ -337,6 +338,20 @@ class Volume(Tree):
         why="Unset: 1,000 when images are on EBS, else the 125 that are free; never more than the instance can use.",
         ge=125,
         le=2000,
+    )
+    snapshot_id: SnapshotId | None = setting(
+        None,
+        what="EBS snapshot that the volume starts from, with the engine image on it: `coldstart image snapshot` bakes "
+        "one.",
+        why="Unset: an empty volume, and every new node pulls. A snapshot is of one image.",
+    )
+    initialization_mib_s: int | None = setting(
+        None,
+        what="Rate at which EBS fetches the snapshot's blocks from S3, billed for each volume.",
+        unit="MiB/s",
+        why="Unset: as fast as EBS likes, ten minutes and more; right only where fast snapshot restore is on.",
+        ge=100,
+        le=300,
     )
 
 

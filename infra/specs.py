@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from budget.disk import GP3_DEFAULT_IOPS, GP3_DEFAULT_MIB_S, SOCI_FLOOR_MIB_S, data_volume_gib
 from budget.instances import GIB, MIB_S_TO_MB_S, Instance, gpu_instance
-from budget.memory import Streamer, local_host_memory, streaming_host_memory
+from budget.memory import Streamer, local_host_memory, streamer_limit_bytes, streaming_host_memory
 from budget.models import ModelFacts
 from budget.staged import StagedModel
 from infra.accounts import bucket_name, environment_tags, zone_names
-from infra.forecast import ImageFacts, facts_of_model, image_facts, keeps_compile_cache, phases
-from infra.settings import Environment, Model, Profile, Volume, WeightsPath
+from infra.forecast import (
+    ImageFacts,
+    facts_of_model,
+    image_facts,
+    keeps_compile_cache,
+    phases,
+    tensor_parallel,
+    vllm_version,
+)
+from infra.settings import Model, Profile, Volume, WeightsPath
 from infra.stack_file import Stack
 from nodeconfig.bottlerocket import NodeSpec, Sharing
 from nodeconfig.soci import Tuned, Tuning, tune
@@ -27,8 +34,6 @@ from serving.weights import SharedFileSystem, WeightsSpec, copies_memory_bytes
 API_KEY_SECRET = "engine-api-key"  # noqa: S105 - the name of a Kubernetes Secret, not its content
 UNPINNED = "unpinned"
 """Stands where a revision would, so that an unpinned stack can be looked at; nothing is ever staged there."""
-STREAMER_MEMORY_BYTES = 16 * GIB
-"""Host buffer of the streamer: more than a second of the fastest network card; a larger one only waits with it."""
 RESTORE_S = 20
 """Compiling takes 15 to 60 s from 32 layers on; an archive of some 100 MB arrives in two."""
 SHUTDOWN_TIMEOUT_S = 60
@@ -38,6 +43,8 @@ CPU_SHARE = 0.85
 NODE_TIMEOUT_MINUTES = 45
 COOLDOWN_FLOOR_S = 300
 """KEDA's own default."""
+IO2_IOPS = 16_000
+"""4,000 MiB/s at 256 KiB each, which is the most that io2 carries."""
 NVME_MIN_VOLUME_GIB = 20
 """Data volume of a node whose images are on NVMe: logs of the system and what is written before the disks are bound."""
 
@@ -70,18 +77,15 @@ class ModelSpecs:
     node_timeout_minutes: int
 
 
-def tensor_parallel(model: Model, instance: Instance) -> int:
-    """GPUs one replica spreads over."""
-    return model.engine.tensor_parallel or instance.kubernetes_gpus
+def pods_per_node(model: Model, instance: Instance) -> int:
+    """Replicas that the GPUs of one node hold."""
+    offered = instance.kubernetes_gpus * _sharing(model).pods_per_gpu(instance)
+    return max(1, offered // tensor_parallel(model, instance))
 
 
-def vllm_version(model: Model) -> tuple[int, int, int] | None:
-    """Version of vLLM: as set, else from the image's tag; None when neither names it."""
-    if model.engine.version:
-        major, minor, patch = model.engine.version.split(".")
-        return int(major), int(minor), int(patch)
-    tag = re.search(r":v?(\d+)\.(\d+)\.(\d+)[\w.-]*(@|$)", model.image)
-    return (int(tag[1]), int(tag[2]), int(tag[3])) if tag else None
+def _sharing(model: Model) -> Sharing:
+    asked = model.nodes.gpu_sharing
+    return Sharing(time_slicing=asked.time_slicing, mig_profile=asked.mig_profile)
 
 
 def staged_of(model: Model) -> StagedModel:
@@ -96,11 +100,9 @@ def model_specs(stack: Stack, model: Model) -> ModelSpecs:
         BadInput: unknown instance type or model.
     """
     instance = gpu_instance(model.nodes.instance, where="model.nodes.instance")
-    image, facts = image_facts(model), facts_of_model(model)
-    node = _node(stack.environment, model, instance, image)
-    ranks = tensor_parallel(model, instance)
-    sliced = model.nodes.gpu_sharing.time_slicing or 1
-    pods_per_node = max(1, instance.kubernetes_gpus * sliced // ranks)
+    image, facts = image_facts(model), facts_of_model(stack, model)
+    node = _node(stack, model, instance, image, facts)
+    pods = pods_per_node(model, instance)
     budget = phases(stack, model, node)
     slowest_s = sum(phase.high_s for phase in budget.values())
     places = model.scaling.max_replicas + model.scaling.spare_replicas
@@ -108,13 +110,13 @@ def model_specs(stack: Stack, model: Model) -> ModelSpecs:
     on_nvme = node.storage.kind == "nvme"
     return ModelSpecs(
         node=node,
-        serving=_serving(stack, model, node, facts, budget, pods_per_node, slowest_s),
+        serving=_serving(stack, model, node, facts, budget, pods, slowest_s),
         image=image,
         bucket=bucket_name(stack),
         staged=staged_of(model),
         weights_bytes=facts.weights_bytes,
-        pods_per_node=pods_per_node,
-        max_nodes=math.ceil(places / pods_per_node),
+        pods_per_node=pods,
+        max_nodes=math.ceil(places / pods),
         ephemeral_gib=instance.nvme_bytes // GIB if on_nvme else volume_gib,
         zone_groups=_zone_groups(stack, model),
         slowest_start_s=slowest_s,
@@ -134,17 +136,16 @@ def _zone_groups(stack: Stack, model: Model) -> Sequence[tuple[str, tuple[str, .
 # ---- node ---------------------------------------------------------------------------------------------------------
 
 
-def _node(environment: Environment, model: Model, instance: Instance, image: ImageFacts) -> NodeSpec:
-    release = model.nodes.bottlerocket_release or environment.bottlerocket_release
+def _node(stack: Stack, model: Model, instance: Instance, image: ImageFacts, facts: ModelFacts) -> NodeSpec:
+    release = model.nodes.bottlerocket_release or stack.environment.bottlerocket_release
     major, minor, patch = (int(part) for part in release.split("."))
-    sharing = model.nodes.gpu_sharing
     return NodeSpec(
         release=(major, minor, patch),
         instance=instance,
         soci=_tuning(model, instance, image),
-        storage=_storage(model, instance, image),
-        sharing=Sharing(time_slicing=sharing.time_slicing, mig_profile=sharing.mig_profile),
-        metrics=environment.network.egress == "nat",
+        storage=_storage(model, instance, image, facts),
+        sharing=_sharing(model),
+        metrics=stack.environment.network.egress == "nat",
     )
 
 
@@ -167,11 +168,11 @@ def _tuning(model: Model, instance: Instance, image: ImageFacts) -> Tuning:
     )
 
 
-def _storage(model: Model, instance: Instance, image: ImageFacts) -> Storage:
+def _storage(model: Model, instance: Instance, image: ImageFacts, facts: ModelFacts) -> Storage:
     size_gib = data_volume_gib(
         image_bytes=image.compressed_bytes,
         unpacked_bytes=image.unpacked_bytes,
-        cached_bytes=_cached_bytes(model),
+        cached_bytes=_cached_bytes(model, facts),
     )
     return choose(
         instance,
@@ -181,12 +182,12 @@ def _storage(model: Model, instance: Instance, image: ImageFacts) -> Storage:
     )
 
 
-def _cached_bytes(model: Model) -> int:
+def _cached_bytes(model: Model, facts: ModelFacts) -> int:
     """Room for a node cache on the image disk."""
     if WeightsPath.NODE_CACHE not in (model.weights.path, *model.weights.fallback):
         return 0
     asked_gib = model.weights.node_cache_gib
-    return asked_gib * GIB if asked_gib else 2 * facts_of_model(model).weights_bytes
+    return asked_gib * GIB if asked_gib else 2 * facts.weights_bytes
 
 
 def _useful_mib_s(instance: Instance) -> int:
@@ -195,13 +196,16 @@ def _useful_mib_s(instance: Instance) -> int:
 
 
 def _volume(asked: Volume, size_gib: int, throughput_mib_s: int) -> NodeVolume:
-    if asked.kind == "io2":
-        return NodeVolume(
-            kind="io2", size_gib=asked.size_gib or size_gib, iops=asked.iops or 16_000, throughput_mib_s=None
-        )
-    throughput = asked.throughput_mib_s or throughput_mib_s
-    iops = asked.iops or max(GP3_DEFAULT_IOPS, 4 * throughput)
-    return NodeVolume(kind="gp3", size_gib=asked.size_gib or size_gib, iops=iops, throughput_mib_s=throughput)
+    throughput = None if asked.kind == "io2" else asked.throughput_mib_s or throughput_mib_s
+    usual_iops = IO2_IOPS if throughput is None else max(GP3_DEFAULT_IOPS, 4 * throughput)
+    return NodeVolume(
+        kind=asked.kind,
+        size_gib=asked.size_gib or size_gib,
+        iops=asked.iops or usual_iops,
+        throughput_mib_s=throughput,
+        snapshot_id=asked.snapshot_id,
+        initialization_mib_s=asked.initialization_mib_s,
+    )
 
 
 # ---- pod ----------------------------------------------------------------------------------------------------------
@@ -213,7 +217,7 @@ def _serving(
     node: NodeSpec,
     facts: ModelFacts,
     budget: Mapping[str, Phase],
-    pods_per_node: int,
+    pods: int,
     slowest_s: float,
 ) -> ServingSpec:
     instance, storage = node.instance, node.storage
@@ -233,7 +237,7 @@ def _serving(
         compile_cache=_compile_cache(stack, model, instance),
         gpus=ranks,
         time_sliced=model.nodes.gpu_sharing.time_slicing is not None,
-        cpu_millicores=int((instance.vcpu - 1) * 1000 * CPU_SHARE / pods_per_node),
+        cpu_millicores=int((instance.vcpu - 1) * 1000 * CPU_SHARE / pods),
         memory_bytes=_host_memory(engine, weights, facts, ranks),
         budget=budget,
         scaling=_scaling(model, slowest_s),
@@ -258,7 +262,7 @@ def _engine(stack: Stack, model: Model, instance: Instance, facts: ModelFacts, r
         eager=model.profile is Profile.DEV,
         distributed=distributed,
         network_gbps=instance.plan_network_gbps,
-        streamer_memory_bytes=_streamer_limit(model, facts, ranks),
+        streamer_memory_bytes=_streamer_limit(model, instance, facts, ranks),
         trust_remote_code=weights.trust_remote_code,
         startup_plan=engine.startup_plan,
         shutdown_timeout_s=SHUTDOWN_TIMEOUT_S,
@@ -266,13 +270,14 @@ def _engine(stack: Stack, model: Model, instance: Instance, facts: ModelFacts, r
     )
 
 
-def _streamer_limit(model: Model, facts: ModelFacts, ranks: int) -> int:
+def _streamer_limit(model: Model, instance: Instance, facts: ModelFacts, ranks: int) -> int:
     """RUNAI_STREAMER_MEMORY_LIMIT: a rank's share of the buffer, since releases before 0.17 count it per rank.
 
     Never below the largest tensor, which the streamer would refuse.
     """
     asked = model.weights.streamer_memory_gib
-    total = asked * GIB if asked else min(facts.weights_bytes, STREAMER_MEMORY_BYTES)
+    pods = pods_per_node(model, instance)
+    total = asked * GIB if asked else streamer_limit_bytes(facts, instance, ranks, pods=pods)
     return max(total // ranks, facts.largest_tensor_bytes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from budget.models import ModelFacts, facts_document, facts_from
 from budget.problems import BadInput, Problem, bad_input, did_you_mean
 from infra.paused import CONFIG_KEY
 from infra.settings import KINDS, Environment, Model
@@ -34,6 +36,7 @@ class Stack:
         model: settings of the model; None in an environment stack.
         secrets: names of the secrets that are set; their values never come here.
         paused: `coldstart pause` holds its GPU nodes at zero.
+        facts: of its model, from the file beside the stack file; None where there is none.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Stack:
     model: Model | None
     secrets: frozenset[str] = frozenset()
     paused: bool = False
+    facts: ModelFacts | None = None
 
     @property
     def environment_name(self) -> str:
@@ -68,6 +72,27 @@ def path_of(name: str, directory: Path = STACKS) -> Path:
     if not _STACK_NAME.match(name) or not path.is_file():
         raise bad_input(name, f"there is no stack file {path.name}", did_you_mean(name, names(directory)))
     return path
+
+
+def facts_path(name: str, directory: Path = STACKS) -> Path:
+    """Where the facts of a stack's model are kept when they do not ship: beside its file, to be committed with it."""
+    return directory / f"facts.{name}.json"
+
+
+def write_facts(name: str, facts: ModelFacts, directory: Path = STACKS) -> None:
+    """Keeps the facts of a stack's model, for every later evaluation to read."""
+    text = json.dumps(facts_document(facts), indent=1, sort_keys=True) + "\n"
+    facts_path(name, directory).write_text(text, encoding="utf-8")
+
+
+def _facts(name: str, directory: Path) -> ModelFacts | None:
+    path = facts_path(name, directory)
+    if not path.is_file():
+        return None
+    try:
+        return facts_from(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, KeyError) as error:
+        raise bad_input(path.name, "holds no facts of a model", f"Delete it and run: coldstart pin {name}") from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -120,8 +145,14 @@ def parse(name: str, config: Mapping[str, Any], directory: Path = STACKS) -> Sta
     model = Model.model_validate(tree)
     _check_name(name, model)
     secrets = frozenset(secret for secret in SECRETS if f"{PROJECT}:{secret}" in config)
-    environment = _environment_of(model, directory)
-    return Stack(name=name, environment=environment, model=model, secrets=secrets, paused=paused)
+    return Stack(
+        name=name,
+        environment=_environment_of(model, directory),
+        model=model,
+        secrets=secrets,
+        paused=paused,
+        facts=_facts(name, directory),
+    )
 
 
 def read(name: str, directory: Path = STACKS) -> Stack:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from budget.instances import Instance
-from budget.problems import Problem, bad_input
+from budget.problems import BadInput, Problem
 from nodeconfig.soci import Tuning
 from nodeconfig.storage import BOUND_DIRECTORIES, Storage
 
@@ -32,6 +32,15 @@ MIG_GPUS: Mapping[tuple[str, int], str] = {
 }
 """GPU and its memory in GiB as the API reports it → the key Bottlerocket's MIG settings use."""
 
+_PARTS_OF_80_GB = {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}
+MIG_PROFILES: Mapping[str, Mapping[str, int]] = {
+    "a100.40gb": {"1g.5gb": 7, "1g.10gb": 4, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1},
+    "a100.80gb": _PARTS_OF_80_GB,
+    "h100.80gb": _PARTS_OF_80_GB,
+    "h200.141gb": {"1g.18gb": 7, "1g.35gb": 4, "2g.35gb": 3, "3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1},
+}
+"""GPU → profile → instances of it on one GPU (NVIDIA, MIG user guide, supported profiles)."""
+
 _STRINGS = re.compile(r"""\"(?:[^"\\\\]|\\\\.)*\"|'[^']*'""")
 """A TOML string on one line."""
 _TEMPLATES = Environment(
@@ -48,6 +57,16 @@ class Sharing:
 
     time_slicing: int | None = None
     mig_profile: str | None = None
+
+    def pods_per_gpu(self, instance: Instance) -> int:
+        """How often the device plugin counts a GPU: by turns, or by the instances that a MIG profile cuts it into."""
+        if self.time_slicing:
+            return self.time_slicing
+        if self.mig_profile is None:
+            return 1
+        if self.mig_profile.isdigit():
+            return int(self.mig_profile)
+        return MIG_PROFILES.get(_mig_gpu(instance), {}).get(self.mig_profile, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,8 +105,8 @@ def user_data(spec: NodeSpec) -> str:
     Raises:
         BadInput: the release lacks a setting that the spec needs, or the instance can't be shared as asked.
     """
-    if problem := _refusal(spec):
-        raise bad_input(problem.where, problem.found, problem.fix)
+    if found := refusals(spec):
+        raise BadInput(found)
     text = _TEMPLATES.get_template("user-data.toml.j2").render(
         soci=spec.soci,
         storage=spec.storage,
@@ -207,25 +226,34 @@ def _volume_reason(spec: NodeSpec) -> str:
     return f"{spec.instance.name} sustains {spec.instance.ebs_baseline_mb_s:g} MB/s of EBS"
 
 
-def _refusal(spec: NodeSpec) -> Problem | None:
-    version = ".".join(map(str, spec.release))
+def refusals(spec: NodeSpec) -> Sequence[Problem]:
+    """What this node can't be: the release lacks a setting, or the GPU can't be shared as asked."""
+    return [*_release_refusal(spec), *_sharing_refusals(spec)]
+
+
+def _release_refusal(spec: NodeSpec) -> Iterator[Problem]:
     if spec.release < BIND_SOCI_SINCE:
-        return Problem(
-            "bottlerocket_release",
-            f"{version} can't bind SOCI's directory",
-            f"Use {'.'.join(map(str, BIND_SOCI_SINCE))} or newer.",
+        version, first = (".".join(map(str, release)) for release in (spec.release, BIND_SOCI_SINCE))
+        yield Problem("bottlerocket_release", f"{version} can't bind SOCI's directory", f"Use {first} or newer.")
+
+
+def _sharing_refusals(spec: NodeSpec) -> Iterator[Problem]:
+    profile, where = spec.sharing.mig_profile, "model.nodes.gpu_sharing.mig_profile"
+    if profile is None:
+        return
+    if spec.sharing.time_slicing:
+        words = "both time_slicing and mig_profile are set"
+        yield Problem("model.nodes.gpu_sharing", words, "Choose one way of sharing a GPU.")
+    gpu = _mig_gpu(spec.instance)
+    if not gpu:
+        words = f"{spec.instance.gpu} of {spec.instance.name} has no MIG settings"
+        yield Problem(where, words, f"MIG is for {', '.join(sorted({gpu for gpu, _ in MIG_GPUS}))}.")
+    elif profile not in MIG_PROFILES[gpu] and not profile.isdigit():
+        yield Problem(
+            where,
+            f"{profile} is no part of the {spec.instance.gpu} of {spec.instance.name}",
+            f"It has {', '.join(MIG_PROFILES[gpu])}.",
         )
-    if spec.sharing.mig_profile and not _mig_gpu(spec.instance):
-        return Problem(
-            "model.nodes.gpu_sharing.mig_profile",
-            f"{spec.instance.gpu} of {spec.instance.name} has no MIG settings",
-            f"MIG is for {', '.join(sorted({gpu for gpu, _ in MIG_GPUS}))}.",
-        )
-    if spec.sharing.mig_profile and spec.sharing.time_slicing:
-        return Problem(
-            "model.nodes.gpu_sharing", "both time_slicing and mig_profile are set", "Choose one way of sharing a GPU."
-        )
-    return None
 
 
 def _mig_gpu(instance: Instance) -> str:

@@ -24,12 +24,16 @@ class Volume:
 
     Attributes:
         throughput_mib_s: provisioned; None for io2, whose throughput follows from its IOPS.
+        snapshot_id: what it starts from, with the image on it; None is an empty volume.
+        initialization_mib_s: rate at which the snapshot's blocks come from S3; None leaves it to EBS.
     """
 
     kind: Literal["gp3", "io2"]
     size_gib: int
     iops: int
     throughput_mib_s: int | None
+    snapshot_id: str | None = None
+    initialization_mib_s: int | None = None
 
     @property
     def disk(self) -> Disk:

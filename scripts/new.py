@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ import yaml
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-from budget.models import ModelFacts
+from budget.models import ModelFacts, known_models
 from budget.problems import bad_input, did_you_mean
 from budget.scenario import ImageCase
 from budget.search import Candidate, Wish, candidates, cheapest_within
 from infra.forecast import CURRENT_CUDA, TYPICAL_ENGINE_IMAGE_BYTES
-from infra.stack_file import PROJECT, STACKS, config_of, names, parse
+from infra.rules import check
+from infra.stack_file import PROJECT, STACKS, config_of, names, parse, write_facts
 from scripts.model_facts import facts_at
 
 REVISION = re.compile(r"^[0-9a-f]{40}$")
@@ -81,7 +82,7 @@ class Request:
 
 
 def write_stack(request: Request, *, api: HfApi | None = None) -> dict[str, Any]:
-    """Chooses an instance, writes the file, and reads it back as `pulumi up` would.
+    """Chooses an instance, and writes the file once `pulumi up` would take it.
 
     Raises:
         BadInput: no such environment, no such model, nothing that fits, a file that is there already.
@@ -95,7 +96,10 @@ def write_stack(request: Request, *, api: HfApi | None = None) -> dict[str, Any]
         raise bad_input(str(path), "is there already", "Choose another --name, or --force to overwrite it.")
     revision = facts.revision or _revision(facts.name, api)
     config = _config(request, facts, revision, chosen)
-    parse(stack, {f"{PROJECT}:model": config}, request.directory)
+    own = None if facts.name in known_models() else replace(facts, revision=revision)
+    check(replace(parse(stack, {f"{PROJECT}:model": config}, request.directory), facts=own))
+    if own is not None:
+        write_facts(stack, own, request.directory)
     path.write_text(_text(config, chosen), encoding="utf-8")
     return {
         "stack": stack,

@@ -17,10 +17,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from budget.instances import gpu_instance
+from budget.models import ModelFacts, known_models
 from budget.problems import bad_input
 from infra.settings import REVISION, Model
-from infra.stack_file import PROJECT, STACKS, path_of, read
+from infra.stack_file import PROJECT, STACKS, Stack, facts_path, path_of, read, write_facts
 from scripts.failure import Failure
+from scripts.model_facts import facts_at
 from scripts.registry import HttpRegistry, ImagePin, Registry
 
 UNPINNED_COMMENT = "# No digest is known for this tag here"
@@ -33,6 +35,10 @@ class Hub(Protocol):
 
     def commit(self, source: str, revision: str) -> str:
         """The 40-hex commit of a branch, tag or commit."""
+        ...
+
+    def facts(self, source: str, commit: str) -> ModelFacts:
+        """What a commit's config.json and safetensors headers say."""
         ...
 
 
@@ -62,17 +68,34 @@ class HuggingFaceHub:
             raise Failure(f"the hub answered {sha!r} for {source}@{revision}, which is no commit")
         return sha
 
+    def facts(self, source: str, commit: str) -> ModelFacts:
+        """What a commit's config.json and safetensors headers say.
+
+        Raises:
+            BadInput: files that are no model a plan understands.
+            Failure: no access, or the hub does not answer.
+        """
+        return facts_at(f"{source}@{commit}", api=self._api)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pins:
-    """What a stack's names stood for when they were asked."""
+    """What a stack's names stood for when they were asked.
+
+    Attributes:
+        revision: 40-hex commit.
+        image: with its digest.
+        layers: compressed bytes of each.
+        facts: of the model; None where those that ship, or that are there already, hold.
+    """
 
     revision: str
     image: str
     layers: tuple[int, ...]
+    facts: ModelFacts | None
 
 
-def resolve(model: Model, hub: Hub, registry: Registry, *, revision: str | None) -> Pins:
+def resolve(stack: Stack, model: Model, hub: Hub, registry: Registry, *, revision: str | None) -> Pins:
     """Resolves a model's names. A pin that is there already stays, unless another revision is asked for.
 
     Raises:
@@ -84,7 +107,15 @@ def resolve(model: Model, hub: Hub, registry: Registry, *, revision: str | None)
     architecture = ARCHITECTURES[gpu_instance(model.nodes.instance, where="model.nodes.instance").arch]
     # A pinned image is asked for by its digest: the tag may have moved on, or be gone.
     pin: ImagePin = registry.resolve(model.image, architecture)
-    return Pins(revision=commit, image=f"{name}@{pin.digest}", layers=pin.layers)
+    known = model.source in known_models() or (
+        stack.facts is not None and (stack.facts.name, stack.facts.revision) == (model.source, commit)
+    )
+    return Pins(
+        revision=commit,
+        image=f"{name}@{pin.digest}",
+        layers=pin.layers,
+        facts=None if known else hub.facts(model.source, commit),
+    )
 
 
 def write(path: Path, pins: Pins) -> None:
@@ -116,14 +147,17 @@ def pin(name: str, directory: Path, hub: Hub, registry: Registry, *, revision: s
     stack = read(name, directory)
     if stack.model is None:
         raise bad_input(name, "is an environment", "Pin a model stack: an environment has nothing to pin.")
-    pins = resolve(stack.model, hub, registry, revision=revision)
+    pins = resolve(stack, stack.model, hub, registry, revision=revision)
     write(path_of(name, directory), pins)
+    if pins.facts is not None:
+        write_facts(name, pins.facts, directory)
     return {
         "stack": name,
         "revision": pins.revision,
         "image": pins.image,
         "image_bytes": sum(pins.layers) or None,
         "layers": len(pins.layers) or None,
+        "facts": str(facts_path(name, directory)) if pins.facts else None,
     }
 
 
@@ -132,7 +166,10 @@ def pin(name: str, directory: Path, hub: Hub, registry: Registry, *, revision: s
 @click.option("--revision", help="Branch, tag or commit to pin instead of what the file says.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(stack: str, revision: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
-    """Resolve the model revision and the image digest of STACK, and write both into its stack file."""
+    """Resolve the model revision and the image digest of STACK, and write both into its stack file.
+
+    Facts of a model that do not ship are read from the hub and kept beside it, in facts.STACK.json.
+    """
     with HttpRegistry() as registry:
         found = pin(stack, STACKS, HuggingFaceHub(), registry, revision=revision)
     if as_json:

@@ -34,7 +34,7 @@ def stack_plan(name: str, *, terms: Terms, slo_s: float | None) -> Plan:
 def model_plan(stack: Stack, model: Model, *, terms: Terms, slo_s: float | None) -> Plan:
     """The plan of a model stack that is already parsed."""
     specs = model_specs(stack, model)
-    case = scenario(model, specs.node)
+    case = scenario(stack, model, specs.node)
     return plan_of(
         case,
         name=stack.name,

@@ -34,7 +34,7 @@ def recalibrate(stack_name: str, ledgers: Sequence[Path]) -> dict[str, Any]:
             stack_name, "is an environment: it has no starts", "Give the model stack the ledgers come from."
         )
     starts = _starts(ledgers)
-    case = _as_measured(scenario(stack.model, model_specs(stack, stack.model).node), starts)
+    case = _as_measured(scenario(stack, stack.model, model_specs(stack, stack.model).node), starts)
     shipped = coefficients()
     found = refitted(case, starts, shipped)
     path = factors_path(stack.environment_name)

@@ -10,8 +10,8 @@ from pathlib import Path
 import jinja2
 
 from budget.problems import bad_input
+from infra.forecast import vllm_version
 from infra.settings import Profile
-from infra.specs import vllm_version
 from infra.stack_file import Stack
 from scripts.failure import Failure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from budget.instances import Instance, gpu_instance
+from budget.instances import gpu_instance
 from budget.problems import bad_input, did_you_mean
 from infra.forecast import scenario
 from infra.specs import model_specs
@@ -72,7 +72,7 @@ def _stack_subject(name: str, instance: str | None, registry: HttpRegistry, dire
     if model is None:
         raise bad_input(name, "is an environment", "Name a model stack, or an image.")
     node = gpu_instance(model.nodes.instance, where="model.nodes.instance")
-    own = Puller(scenario=scenario(model, model_specs(stack, model).node), tuned=False)
+    own = Puller(scenario=scenario(stack, model, model_specs(stack, model).node), tuned=False)
     asked = gpu_instance(instance, where="--instance") if instance else node
     return Subject(
         reference=model.image,
@@ -88,8 +88,3 @@ def _on_docker_hub(text: str) -> bool:
     if text.startswith(("oci:", "docker-archive:")):
         return False
     return reference_of(text).registry == DOCKER_HUB
-
-
-def instance_of(subject: Subject) -> Instance:
-    """The instance type that pulls."""
-    return subject.puller.instance

@@ -120,9 +120,10 @@ class Stack:
         """`pulumi preview`."""
         return self._run("preview", *flags, fails=fails)
 
-    def up(self, *flags: str, fails: bool = False) -> Outcome:
-        """`pulumi up`, without a preview of its own."""
-        return self._run("up", "--skip-preview", "--yes", *flags, fails=fails)
+    def up(self, *flags: str, fails: bool = False, after_preview: bool = False) -> Outcome:
+        """`pulumi up`; a person's comes after a preview."""
+        skipped = () if after_preview else ("--skip-preview",)
+        return self._run("up", *skipped, "--yes", *flags, fails=fails)
 
     def refresh(self, *flags: str, fails: bool = False) -> Outcome:
         """`pulumi refresh`: the state is made to match the world."""

@@ -107,6 +107,7 @@ PASSED: list[tuple[str, str, Properties]] = [
     ("tagged", "aws:ec2/vpc:Vpc", {"tags": {}, "tagsAll": TAGS}),
     ("tagged", "aws:ec2/route:Route", {}),
     ("encrypted", TEMPLATE, volumes("true", "True")),
+    ("encrypted", TEMPLATE, {"blockDeviceMappings": [{"deviceName": "/dev/xvdb", "ebs": {"snapshotId": "snap-1"}}]}),
     ("bucket-private", BLOCK, CLOSED),
     ("no-wildcard-s3", ROLE_POLICY, policy(Action=["s3:GetObject"], Resource="*")),
     # The bucket refuses everything without TLS: a denial may be as wide as it likes.

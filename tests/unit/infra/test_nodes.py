@@ -140,6 +140,23 @@ def test_a_data_volume_somebody_sized_is_that_size(declared: Declared) -> None:
     assert (data["volumeSize"], data["iops"], data["throughput"]) == (300, 8_000, 2_000)
 
 
+def test_a_data_volume_starts_from_a_snapshot_at_the_rate_that_is_paid_for(declared: Declared) -> None:
+    snapshot = {"snapshot_id": "snap-0123456789abcdef0", "initialization_mib_s": 300}
+    changes = {"model.nodes.disk": "ebs", "model.nodes.volume": snapshot}
+    (template,) = templates(declared(LLAMA, changes)).values()
+    data = volumes(template)["/dev/xvdb"]
+    assert (data["snapshotId"], data["volumeInitializationRate"]) == ("snap-0123456789abcdef0", 300)
+    assert "encrypted" not in data  # EC2 refuses it beside a snapshot; the snapshot decides
+    assert "snapshotId" not in volumes(template)["/dev/xvda"]
+
+
+def test_with_fast_snapshot_restore_there_is_no_rate(declared: Declared) -> None:
+    changes = {"model.nodes.disk": "ebs", "model.nodes.volume": {"snapshot_id": "snap-01234567"}}
+    (template,) = templates(declared(LLAMA, changes)).values()
+    assert volumes(template)["/dev/xvdb"]["snapshotId"] == "snap-01234567"
+    assert "volumeInitializationRate" not in volumes(template)["/dev/xvdb"]
+
+
 @pytest.mark.parametrize("stack", MODELS)
 def test_the_user_data_is_the_rendered_one_in_plain_toml(declared: Declared, stack: str) -> None:
     (template,) = templates(declared(stack)).values()
@@ -390,6 +407,17 @@ def test_a_group_whose_gpus_are_shared_can_be_scaled_from_zero(declared: Declare
     found = declared(QWEN, changes)
     asked = next(key for key in resources_a_pod_asks(found) if key.startswith("nvidia.com/"))
     assert autoscaler_tags(found, QWEN)[f"resources/{asked}"] == "4"
+
+
+def test_a_group_whose_gpus_are_cut_offers_every_part(declared: Declared) -> None:
+    changes = {
+        "model.nodes.instance": "p5.48xlarge",
+        "model.nodes.capacity": "on-demand",
+        "model.nodes.gpu_sharing": {"mig_profile": "3g.40gb"},
+    }
+    found = declared(QWEN, changes)
+    assert resources_a_pod_asks(found)["nvidia.com/gpu"] == "1"
+    assert autoscaler_tags(found, QWEN)["resources/nvidia.com/gpu"] == "16", "two of each of eight GPUs"
 
 
 def test_a_node_whose_gpus_are_not_there_yet_is_not_taken_for_too_small(declared: Declared) -> None:

@@ -51,7 +51,9 @@ def models(draw: st.DrawFn) -> dict[str, Any]:
             "capacity": draw(st.sampled_from(["on-demand", "spot"])),
             "disk": draw(st.sampled_from(["auto", "ebs"])),
             "group_per_zone": draw(st.booleans()),
-            "gpu_sharing": draw(st.sampled_from([{}, {}, {"time_slicing": 4}])),
+            "gpu_sharing": draw(
+                st.sampled_from([{}, {}, {"time_slicing": 4}, {"mig_profile": "3"}, {"mig_profile": "3g.40gb"}])
+            ),
             "soci": draw(optional(max_concurrent_downloads=st.integers(1, 40), chunk_mib=st.integers(1, 64))),
             "volume": draw(st.sampled_from([{}, {"size_gib": 300, "iops": 16_000}, {"kind": "io2", "iops": 20_000}])),
         },
@@ -96,7 +98,7 @@ def test_node_and_pod_fit_each_other(model: dict[str, Any], directory: Path) -> 
     else:
         assert commands is None
 
-    sliced = specs.node.sharing.time_slicing or 1
+    sliced = specs.node.sharing.pods_per_gpu(instance)
     assert serving.gpus * specs.pods_per_node <= instance.kubernetes_gpus * sliced
     assert serving.memory_bytes * specs.pods_per_node <= allocatable_memory_bytes(instance)
     assert serving.cpu_millicores * specs.pods_per_node < instance.vcpu * 1000

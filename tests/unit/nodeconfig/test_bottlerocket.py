@@ -168,7 +168,7 @@ def test_time_slicing(storage: str, *, metrics: bool) -> None:
 
 
 @pytest.mark.parametrize(("name", "key"), MIG_TYPES.items())
-@pytest.mark.parametrize("profile", ["7", "1g.10gb"])
+@pytest.mark.parametrize("profile", ["7", "2"])
 def test_mig(name: str, key: str, profile: str) -> None:
     found = settings(node(name, metrics=False, sharing=Sharing(mig_profile=profile)))
     assert found["kubelet-device-plugins"] == {
@@ -185,6 +185,36 @@ def test_mig_is_refused_where_bottlerocket_has_no_settings_for_it() -> None:
             f"model.nodes.gpu_sharing.mig_profile: {instance(name).gpu} of {name} has no MIG settings. "
             "MIG is for A100, H100, H200."
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "parts"),
+    [
+        ("p4d.24xlarge", "1g.5gb", 7),
+        ("p4d.24xlarge", "1g.10gb", 4),
+        ("p4d.24xlarge", "2g.10gb", 3),
+        ("p5.48xlarge", "1g.10gb", 7),
+        ("p5.48xlarge", "1g.20gb", 4),
+        ("p5.48xlarge", "3g.40gb", 2),
+        ("p5.48xlarge", "4g.40gb", 1),
+        ("p5.48xlarge", "7g.80gb", 1),
+        ("p5en.48xlarge", "1g.18gb", 7),
+        ("p5en.48xlarge", "1g.35gb", 4),
+        ("p5en.48xlarge", "3g.71gb", 2),
+        ("p5.48xlarge", "7", 7),
+    ],
+)
+def test_parts_of_a_gpu_are_those_of_nvidias_tables(name: str, profile: str, parts: int) -> None:
+    assert Sharing(mig_profile=profile).pods_per_gpu(instance(name)) == parts
+
+
+def test_a_part_that_the_gpu_is_not_cut_into_is_refused() -> None:
+    with pytest.raises(BadInput) as refused:
+        user_data(node("p5en.48xlarge", sharing=Sharing(mig_profile="3g.40gb")))
+    assert str(refused.value) == (
+        "model.nodes.gpu_sharing.mig_profile: 3g.40gb is no part of the H200 of p5en.48xlarge. "
+        "It has 1g.18gb, 1g.35gb, 2g.35gb, 3g.71gb, 4g.71gb, 7g.141gb."
+    )
 
 
 def test_mig_and_time_slicing_exclude_each_other() -> None:

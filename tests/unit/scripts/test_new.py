@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -10,6 +11,8 @@ import pytest
 import yaml
 
 from budget.problems import BadInput
+from infra.rules import check
+from infra.specs import model_specs
 from infra.stack_file import STACKS, read
 from scripts.new import Request, write_stack
 
@@ -41,6 +44,19 @@ def test_the_cheapest_instance_is_written_with_its_revision(stacks: Path) -> Non
     assert stack.model.revision == SHA
     assert stack.model.source == LLAMA
     assert len(Path(written["path"]).read_text().splitlines()) <= 20
+
+
+def test_a_model_that_does_not_ship_brings_its_facts(stacks: Path, tmp_path: Path) -> None:
+    facts = tmp_path / "own.json"
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32}
+    config |= {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8}
+    config |= {"vocab_size": 128256, "max_position_embeddings": 8192}
+    facts.write_text(json.dumps({"name": "acme/own-8b", "config": config, "bytes_by_dtype": {"BF16": 16_060_522_496}}))
+    written = write_stack(Request(environment="dev", model=str(facts), directory=stacks), api=hub())
+    stack = read(written["stack"], stacks)
+    assert stack.model is not None
+    check(stack)
+    assert model_specs(stack, stack.model).weights_bytes == 16_060_522_496
 
 
 def test_an_objective_goes_into_the_file(stacks: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2 as httpx
@@ -12,8 +13,11 @@ import pytest
 import yaml
 from huggingface_hub import HfApi
 
+from budget.models import ModelFacts, known_models
 from budget.problems import BadInput
-from infra.stack_file import read
+from infra.rules import check
+from infra.specs import model_specs
+from infra.stack_file import facts_path, read
 from scripts import pin as pin_module
 from scripts.cli import run
 from scripts.failure import Failure
@@ -68,6 +72,65 @@ def changed_lines(before: str, after: str) -> list[str]:
     ]
 
 
+class HubWithFacts:
+    """A hub that has one model more than the shipped facts."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def commit(self, source: str, revision: str) -> str:
+        self.asked.append(f"{source}@{revision}")
+        return COMMIT
+
+    def facts(self, source: str, commit: str) -> ModelFacts:
+        self.asked.append(f"{source}@{commit}")
+        return replace(known_models()[SOURCE], name=source, revision=commit, weights_bytes=1_234_567_890)
+
+
+# ---- facts of a model that does not ship ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def strange(unpinned: Path, images: Images) -> Path:
+    """A stack file of a model whose facts do not ship."""
+    images.add_image("v0.33.0", layers=LAYERS)
+    unpinned.write_text(unpinned.read_text(encoding="utf-8").replace(SOURCE, "acme/own-model"), encoding="utf-8")
+    return unpinned
+
+
+def test_facts_that_do_not_ship_are_kept_beside_the_stack_file(strange: Path, registry: HttpRegistry) -> None:
+    hub, stacks = HubWithFacts(), strange.parent
+    with pytest.raises(BadInput, match=rf"acme/own-model.*coldstart pin {QWEN}"):
+        check(read(QWEN, stacks))
+    found = pin(QWEN, stacks, hub, registry)
+    assert found["facts"] == str(facts_path(QWEN, stacks))
+    stack = read(QWEN, stacks)
+    assert stack.model is not None
+    check(stack)
+    assert model_specs(stack, stack.model).weights_bytes == 1_234_567_890
+    pin(QWEN, stacks, hub, registry)
+    assert hub.asked == ["acme/own-model@main", f"acme/own-model@{COMMIT}"], (
+        "facts that are there already are not asked for again"
+    )
+
+
+def test_facts_of_another_revision_are_not_believed(strange: Path, registry: HttpRegistry) -> None:
+    stacks = strange.parent
+    pin(QWEN, stacks, HubWithFacts(), registry)
+    change(stacks, QWEN, {"model.revision": OTHER})
+    with pytest.raises(BadInput, match=rf"holds facts of acme/own-model at {COMMIT}.*coldstart pin {QWEN}"):
+        check(read(QWEN, stacks))
+    assert pin(QWEN, stacks, HubWithFacts(), registry)["facts"] is not None
+    check(read(QWEN, stacks))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": "acme/own-model"}', "nonsense"])
+def test_a_facts_file_that_is_none_says_so(strange: Path, text: str) -> None:
+    facts_path(QWEN, strange.parent).write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match=rf"facts.{QWEN}.json: holds no facts of a model. Delete it"):
+        read(QWEN, strange.parent)
+
+
 # ---- pins -----------------------------------------------------------------------------------------------------------
 
 
@@ -81,6 +144,7 @@ def test_names_become_pins(unpinned: Path, hub: HuggingFaceHub, registry: HttpRe
         "image": image,
         "image_bytes": 4_060_000_000,
         "layers": 2,
+        "facts": None,
     }
     model = model_of(unpinned)
     assert (model["revision"], model["image"]) == (COMMIT, image)

@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from budget.plan import plan_of
+from budget.scenario import Scenario
 from infra.forecast import scenario
+from infra.specs import model_specs
 from infra.stack_file import read
 from scripts.cli import run
 from scripts.images.prediction import Sizes
@@ -19,6 +21,12 @@ from tests.images.synthetic import MadeImage, Tar, image
 from tests.images.traps import noise
 
 STACK = "dev-qwen2-5-0-5b"
+
+
+def scenario_of(name: str, stacks: Path) -> Scenario:
+    stack = read(name, stacks)
+    assert stack.model is not None
+    return scenario(stack, stack.model, model_specs(stack, stack.model).node)
 
 
 @pytest.fixture(autouse=True)
@@ -140,14 +148,14 @@ def test_layers_written_into_the_stack_file_are_what_plans_use(
         "compressed_bytes": sum(sizes),
         "layers": sizes,
     }
-    planned = scenario(read(STACK, stacks).model)
+    planned = scenario_of(STACK, stacks)
     assert [layer.bytes for layer in planned.image.layers] == sizes
 
 
 def test_a_plan_says_what_a_repack_and_a_slim_image_would_save(stacks: Path) -> None:
     path = stacks / "Pulumi.dev-llama-3-1-8b.yaml"
     write_facts(path, [Sizes(bytes=size, unpacked_bytes=2 * size) for size in (2e8, 5e9, 1e8)])
-    plan = plan_of(scenario(read("dev-llama-3-1-8b", stacks).model))
+    plan = plan_of(scenario_of("dev-llama-3-1-8b", stacks))
     saved = {effect.lever: effect.saves_s for effect in plan.levers}
     assert saved["rebalance-layers"] > 10
     assert saved["slim-image"] > 5
