@@ -8,7 +8,7 @@ import pulumi_aws as aws
 from infra.accounts import bucket_name, cluster_name, environment_tags, partition_of, zone_names
 from infra.addons import AFTER_NODES, BEFORE_NODES, Addons, AddonsArgs, Controllers, ControllersArgs
 from infra.cluster import Cluster, ClusterArgs
-from infra.identity import NODE_POLICIES, service_role
+from infra.identity import NODE_POLICIES, PodIdentity, PodIdentityArgs, service_role
 from infra.network import Network, NetworkArgs
 from infra.nodes import DataVolume, NodeGroup, NodeGroupArgs
 from infra.providers import aws_provider, bottlerocket_build, kubernetes_provider
@@ -16,7 +16,9 @@ from infra.recorder import Recorder, RecorderArgs, recorder_spec
 from infra.reference import EnvironmentOutputs
 from infra.settings import Capacity, Environment
 from infra.stack_file import Stack
+from infra.weight_access import EVERY_MODEL, stager_policy
 from infra.weights import WeightBucket, WeightBucketArgs
+from serving import stage_job
 
 SYSTEM_VOLUME = DataVolume(kind="gp3", size_gib=40, iops=3000, throughput_mib_s=125)
 """Controllers' images are small, and nobody waits for them; gp3 at its free performance."""
@@ -101,6 +103,22 @@ def declare(stack: Stack) -> None:
             cluster_autoscaler=settings.addons.cluster_autoscaler,
         ),
         _with([provider, kubernetes], [system]),
+    )
+    # Whoever may start a Job in that namespace stages with this identity; models read with their own.
+    PodIdentity(
+        f"{stack.name}-stager",
+        PodIdentityArgs(
+            cluster=cluster.name,
+            namespace=stage_job.NAMESPACE,
+            service_account=stage_job.SERVICE_ACCOUNT,
+            policy=stager_policy(
+                partition=partition,
+                bucket=bucket_name(stack),
+                model=EVERY_MODEL,
+                kms_key_arn=settings.bucket.kms_key_arn,
+            ),
+        ),
+        pulumi.ResourceOptions(providers=[provider]),
     )
     if settings.recorder:
         spec = recorder_spec(settings.recorder, labels={"coldstart/environment": stack.environment_name})

@@ -92,6 +92,7 @@ def image_case(model: Model) -> ImageCase:
     return ImageCase(
         bytes=bytes_,
         layers=layers,
+        unpack_ratio=stated.unpacked_bytes / bytes_ if stated is not None and stated.unpacked_bytes else None,
         registry="docker-hub" if _on_docker_hub(model.image) else "ecr",
         cached=volume.snapshot_id is not None,
         hydration_mib_s=volume.initialization_mib_s,

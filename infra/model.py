@@ -21,6 +21,7 @@ from infra.reference import EnvironmentOutputs, environment_outputs, subnets_in
 from infra.settings import Capacity, Model
 from infra.specs import API_KEY_SECRET, ModelSpecs, cache_prefix
 from infra.stack_file import Stack
+from infra.staged_gate import once_staged
 from infra.weight_access import model_policy
 from nodeconfig.bottlerocket import user_data
 from serving.manifests import objects
@@ -54,7 +55,8 @@ def declare(stack: Stack, model: Model, specs: ModelSpecs, api_key: pulumi.Outpu
         specs: what follows from the settings: node, pod, volume, sizes.
         api_key: secret that requests must carry, when the settings ask for one.
     """
-    provider, outputs = aws_provider(stack), environment_outputs(stack.environment_name)
+    provider = aws_provider(stack)
+    outputs = once_staged(stack.name, specs, environment_outputs(stack.environment_name), provider)
     groups = [
         NodeGroup(
             f"{stack.name}-{suffix}" if suffix else stack.name,

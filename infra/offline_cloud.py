@@ -116,6 +116,8 @@ def answer(token: str, args: Inputs, *, adopted: bool) -> dict[str, Any]:
             return {"name": args["name"], "value": f"{release}-offline"}
         case "aws:resourcegroupstaggingapi/getResources:getResources":
             return {"resourceTagMappingLists": [_kept_bucket(args)] if adopted else []}
+        case "aws:s3/getObjects:getObjects":  # offline, every model counts as staged
+            return {"keys": [args["prefix"]], "bucket": args["bucket"]}
         case _:
             raise bad_input(token, "not a data source this project asks", "Describe it in infra/offline_cloud.py.")
 

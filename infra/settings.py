@@ -634,6 +634,13 @@ class ImageFacts(Tree):
 
     compressed_bytes: int = setting(what="Sum of the layers as stored in the registry.", unit="bytes", ge=1)
     layers: tuple[int, ...] = setting((), what="Compressed bytes of each layer.", unit="bytes")
+    unpacked_bytes: int | None = setting(
+        None,
+        what="Sum of the layers' tar streams, which `coldstart image inspect --write` has read.",
+        unit="bytes",
+        why="Unset: 1.95 times the compressed ones, as measured engine images have.",
+        ge=1,
+    )
 
 
 class Model(Tree):

@@ -64,6 +64,15 @@ class WeightsSpec:
         """Whether a path is among those tried."""
         return kind in self.order
 
+    def in_bucket(self) -> bool:
+        """Whether the pod reads a bucket at all: an air-gapped one that bakes its weights has none."""
+        return self.order != ("baked",)
+
+    @property
+    def needs_bucket(self) -> bool:
+        """Whether any of them reads the staged weights: all do but an image that holds them."""
+        return any(kind != "baked" for kind in self.order)
+
 
 def copies_memory_bytes(spec: WeightsSpec) -> int:
     """Host memory that making a copy takes, besides the engine's."""

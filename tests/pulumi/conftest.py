@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from infra.accounts import bucket_name
+from infra.specs import staged_of
+from infra.stack_file import read
 from tests.pulumi.workspace import Workspace, copy_of_this_project, small_project
+from tests.standin.cloud import Cloud
 from tests.standin.processes import Moto
 from tests.toolchain.control_plane import ControlPlane
 from tests.toolchain.engines import TOOLS
@@ -52,3 +56,21 @@ def ready_to_use(workspace: Workspace) -> Workspace:
     for addon in ("keda", "cluster_autoscaler"):
         workspace.edit("dev", f"environment.addons.{addon}", "present")
     return workspace
+
+
+def stage(workspace: Workspace, *models: str) -> None:
+    """Puts a manifest of each model into the environment's bucket: without one no model comes up."""
+    cloud = Cloud(workspace.moto.endpoint, "us-west-2")
+    for name in models:
+        stack = read(name, workspace.project / "infra" / "stacks")
+        assert stack.model is not None
+        key = staged_of(stack.model).manifest_key
+        put_object(cloud, bucket_name(stack), key, b"{}")
+
+
+def put_object(cloud: Cloud, bucket: str, key: str, body: bytes) -> None:
+    """Puts an object. The bucket's policy is lifted meanwhile: moto takes "deny without TLS" for "deny"."""
+    policy = cloud.call("s3.GetBucketPolicy", {"Bucket": bucket})["Policy"]
+    cloud.call("s3.DeleteBucketPolicy", {"Bucket": bucket})
+    cloud.call("s3.PutObject", {"Bucket": bucket, "Key": key, "Body": body})
+    cloud.call("s3.PutBucketPolicy", {"Bucket": bucket, "Policy": policy})

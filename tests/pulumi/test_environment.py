@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.pulumi.conftest import put_object
 from tests.pulumi.workspace import Stack, Workspace
 from tests.standin.cloud import Cloud
 
@@ -25,14 +26,6 @@ def stack(workspace: Workspace) -> Stack:
     return workspace.stack("dev")
 
 
-def put_weights(cloud: Cloud) -> None:
-    """Puts an object into the bucket. The policy is lifted meanwhile: moto takes "deny without TLS" for "deny"."""
-    policy = cloud.call("s3.GetBucketPolicy", {"Bucket": BUCKET})["Policy"]
-    cloud.call("s3.DeleteBucketPolicy", {"Bucket": BUCKET})
-    cloud.call("s3.PutObject", {"Bucket": BUCKET, "Key": WEIGHTS, "Body": b"weights"})
-    cloud.call("s3.PutBucketPolicy", {"Bucket": BUCKET, "Policy": policy})
-
-
 def test_an_environment_lives_and_its_bucket_outlives_it(workspace: Workspace, stack: Stack, cloud: Cloud) -> None:
     previewed = stack.preview()
     made = stack.up()
@@ -45,7 +38,7 @@ def test_an_environment_lives_and_its_bucket_outlives_it(workspace: Workspace, s
     assert outputs["cluster"] == "coldstart-dev"
     assert outputs["bucket"] == BUCKET
     assert set(outputs["private_subnets"]) == {"us-west-2a", "us-west-2b", "us-west-2c"}
-    put_weights(cloud)
+    put_object(cloud, BUCKET, WEIGHTS, b"weights")
 
     assert set(stack.destroy().changes) == {"delete"}
     kept = {record.token for record in workspace.records.all()}

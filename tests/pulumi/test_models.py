@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.pulumi.conftest import ready_to_use
+from tests.pulumi.conftest import ready_to_use, stage
 from tests.pulumi.controllers import NODE_GROUP, scale_deployment, scale_nodes, wait_until_ready
 from tests.pulumi.workspace import Outcome, Workspace, copy_of_this_project
 from tests.standin.processes import Moto
@@ -24,6 +24,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, moto: Moto, plane: Con
     folder = tmp_path_factory.mktemp("environment")
     workspace = Workspace(folder, copy_of_this_project(folder / "project"), moto=moto, plane=plane)
     ready_to_use(workspace).stack("dev").up()
+    stage(workspace, *MODELS)
     return workspace
 
 
@@ -70,6 +71,26 @@ def test_a_model_is_created_served_left_alone_and_destroyed(
     assert set(stack.destroy().changes) == {"delete"}
     assert plane.api.get(f"/api/v1/namespaces/{namespace}") is None
     assert plane.api.get(f"/api/v1/nodes/{node['metadata']['name']}") is None
+
+
+@pytest.mark.usefixtures("before")
+def test_a_model_that_is_not_staged_fails_at_preview_with_the_command_to_run(environment: Workspace) -> None:
+    name, revision = "dev-llama-3-1-8b", "a" * 40
+    stack = environment.stack(name)
+    before = environment.project / "infra" / "stacks" / f"Pulumi.{name}.yaml"
+    shipped = before.read_text()
+    environment.edit(name, "model.revision", revision)
+    for outcome in (stack.preview(fails=True), stack.up(fails=True)):
+        (said,) = [error for error in outcome.errors if "not staged" in error]
+        assert said.strip() == (
+            "model.revision: meta-llama/Llama-3.1-8B-Instruct is not staged: there is no s3://coldstart-dev-111122223333-"
+            f"us-west-2/manifests/meta-llama/Llama-3.1-8B-Instruct/{revision}.json. Run: coldstart stage {name}"
+        )
+        assert "Traceback" not in outcome.text
+        assert no_workload(outcome)
+        assert not any(step.type == NODE_GROUP and step.op == "create" for step in outcome.steps)
+    before.write_text(shipped)
+    stack.destroy()
 
 
 @pytest.mark.usefixtures("before")

@@ -21,7 +21,7 @@ from scripts.pause import pause
 from scripts.resume import resume
 from scripts.targets import Target, target_of
 from scripts.waiting import Patience
-from tests.pulumi.conftest import ready_to_use
+from tests.pulumi.conftest import ready_to_use, stage
 from tests.pulumi.controllers import scale_deployment, scale_nodes, wait_until_ready
 from tests.pulumi.workspace import Workspace, copy_of_this_project
 from tests.standin.processes import Moto
@@ -39,6 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, moto: Moto, plane: ControlPla
     workspace = ready_to_use(Workspace(folder, copy_of_this_project(folder / "project"), moto=moto, plane=plane))
     workspace.edit(MODEL, "model.cost", {"expires_after": "8h"})
     workspace.stack("dev").up()
+    stage(workspace, MODEL)
     workspace.stack(MODEL).up()
     return workspace
 

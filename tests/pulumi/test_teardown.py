@@ -24,6 +24,7 @@ from scripts.teardown import Teardown, plan_document, planned, proof, tear_down
 from scripts.waiting import Patience, TimedOut
 from tests.aws.account.front import Front
 from tests.aws.account.lacking import answer_for_moto
+from tests.pulumi.conftest import stage
 from tests.pulumi.controllers import scale_deployment, scale_nodes, wait_until_ready
 from tests.pulumi.whole_account import everything, strangers
 from tests.pulumi.workspace import Workspace
@@ -68,6 +69,7 @@ class World:
         self.theirs = everything(self.cloud)
         workspace.edit(MODEL, "model.cost", {"expires_after": "8h"})
         workspace.stack("dev").up()
+        stage(workspace, MODEL)
         workspace.stack(MODEL).up()
         # moto takes "deny without TLS" for "deny": an audit could not look into the bucket.
         self.cloud.call("s3.DeleteBucketPolicy", {"Bucket": BUCKET})

@@ -152,6 +152,21 @@ def parameter(world: World, arguments: Properties) -> Properties:
     }
 
 
+def objects(world: World, arguments: Properties) -> Properties:
+    """Keys of a bucket under a prefix."""
+    request = {"Bucket": arguments["bucket"], "Prefix": arguments.get("prefix", "")}
+    found = world.cloud.call("s3.ListObjectsV2", request | {"MaxKeys": int(arguments.get("maxKeys", 1000))})
+    return {
+        "id": arguments["bucket"],
+        "bucket": arguments["bucket"],
+        "region": world.cloud.region,
+        "keys": [entry["Key"] for entry in found.get("Contents", [])],
+        "commonPrefixes": [],
+        "owners": [],
+        "requestCharged": "",
+    }
+
+
 def _filters(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"Name": entry["name"], "Values": entry["values"]} for entry in arguments.get("filters", [])]
 
@@ -167,5 +182,6 @@ FUNCTIONS: Mapping[str, Answer] = {
     "aws:index/getPartition:getPartition": partition,
     "aws:index/getRegion:getRegion": region,
     "aws:resourcegroupstaggingapi/getResources:getResources": tagged_resources,
+    "aws:s3/getObjects:getObjects": objects,
     "aws:ssm/getParameter:getParameter": parameter,
 }
