@@ -1,12 +1,12 @@
 """What the launcher costs and what its levers are worth, on the real engine: `make bench-rehearsal`.
 
-One part of it: `python -m benchmarks.rehearsal PART [--runs N]`.
+One part of it: `python -m benchmarks.rehearsal PART [--runs N] [--gigabytes G]`.
 
 Parts: `launcher` (container start to Ready, against the engine alone with the same warm-up; memory; the first request
 after Ready with and without the warm-up; how well the ledger sums), `cache` (the engine phase with the compile cache
 restored against a cold one), `node-cache` (the weights phase of a node's first and second pod behind a slow S3),
-`weights` (4 GB streamed against one connection, behind a limit per connection). Runs of what is compared take turns;
-medians are printed, with the lowest and the highest.
+`weights` (random safetensors, 4 GB unless said otherwise, streamed against one connection and then loaded, behind a
+limit per connection). Runs of what is compared take turns; medians are printed, with the lowest and the highest.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from scripts.rehearsal.pod import RunningPod, descendants
 from scripts.rehearsal.site import Site, changed, open_site
 from scripts.rehearsal.starts import READY_WITHIN_S, ask, publication
 from scripts.rehearse import DEFAULT_STACK
+from serving.engine import STREAMER_RETRY_S
 from serving.launcher.answer import check_answer
 from serving.launcher.command import engine_arguments
 from serving.launcher.config import Config
@@ -46,7 +48,7 @@ from tests.aws.made_models import header
 
 RUNS = 5
 GB = 10**9
-WEIGHTS_MB_S = 20.0
+WEIGHTS_MB_S = 10.0
 """Of one connection in `weights`: far below what this machine serves, so that connections decide, not processors."""
 NODE_CACHE_MB_S = 1.0
 """Of one connection in `node-cache`: the tiny model then takes seconds, as a real one does at real rates."""
@@ -140,7 +142,7 @@ def _engine_alone(site: Site, keep: Path, found: Samples, *, warmed: bool) -> No
             time.sleep(0.02)
         if warmed:
             Warmup(api, config.warmup, WarmupFacts(), lambda: False).run()
-            check_answer(api, config.answer, 120.0)
+            check_answer(api, None, 120.0)
             found[ALONE].append(time.monotonic() - began)
         else:
             latencies = ask(site, pod)["latencies_s"]
@@ -149,7 +151,8 @@ def _engine_alone(site: Site, keep: Path, found: Samples, *, warmed: bool) -> No
             )
     finally:
         for pid in [*descendants(engine.pid), engine.pid]:
-            os.kill(pid, 9)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         engine.wait()
 
 
@@ -157,20 +160,27 @@ def cache(site: Site, runs: int) -> Samples:
     """The engine phase, restore included."""
     found: Samples = defaultdict(list)
     primed(site)
-    off = site.fresh_pod().config | {"compile_cache": None}
     for _ in range(runs):
-        for name, pod in (("cold", changed(site.fresh_pod(), compile_cache=off["compile_cache"])), ("restored", None)):
-            chosen = pod or site.fresh_pod()
-            with RunningPod.started(chosen, site.folder / name) as running:
-                ledger = running.ready(READY_WITHIN_S)
-                running.stop()
-            if name == "restored" and ledger["compile_cache"]["hit"] is not True:
-                raise RuntimeError(f"no hit: {ledger['compile_cache']}")
-            found[f"engine phase, {name}, s"].append(ledger["phases_s"]["engine"])
-            if name == "restored":
-                found["of which the restore, s"].append(ledger["compile_cache"]["restore_s"])
-                found["archive, MB"].append(ledger["compile_cache"]["archive_bytes"] / 1e6)
+        cold = _ledger(site, "cold", changed(site.fresh_pod(), compile_cache=None))
+        restored = _ledger(site, "restored", site.fresh_pod())
+        kept = restored["compile_cache"]
+        if kept["hit"] is not True:
+            raise RuntimeError(f"no hit: {kept}")
+        found["engine phase, cold, s"].append(cold["phases_s"]["engine"])
+        found["engine phase, restored, s"].append(restored["phases_s"]["engine"])
+        found["of which the restore, s"].append(kept["restore_s"])
+        found["archive, MB"].append(kept["archive_bytes"] / 1e6)
+        found["whole start, cold, s"].append(cold["total_s"])
+        found["whole start, restored, s"].append(restored["total_s"])
     return found
+
+
+def _ledger(site: Site, name: str, pod: LocalPod) -> Mapping[str, Any]:
+    """The ledger of one start."""
+    with RunningPod.started(pod, site.folder / name) as running:
+        ledger = running.ready(READY_WITHIN_S)
+        running.stop()
+    return ledger
 
 
 def node_cache(site: Site, runs: int) -> Samples:
@@ -184,9 +194,7 @@ def node_cache(site: Site, runs: int) -> Samples:
             for which in ("first", "second"):
                 pod = site.fresh_pod(endpoint=relay.endpoint)
                 pod = changed(pod, weights=_node_cached(site, pod, directory), compile_cache=None)
-                with RunningPod.started(pod, site.folder / which) as running:
-                    ledger = running.ready(READY_WITHIN_S)
-                    running.stop()
+                ledger = _ledger(site, which, pod)
                 found[f"weights phase, {which} pod, s"].append(ledger["phases_s"]["weights"])
     return found
 
@@ -205,8 +213,8 @@ def _node_cached(site: Site, pod: LocalPod, directory: Path) -> dict[str, Any]:
     return {"paths": [path]}
 
 
-def weights(site: Site, runs: int, *, total_bytes: int = 4 * GB) -> Samples:
-    """4 GB of random safetensors: the streamer alone against one connection and a load from disk."""
+def weights(site: Site, runs: int, *, total_bytes: int) -> Samples:
+    """Random safetensors: the streamer alone against one connection and a load from disk."""
     found: Samples = defaultdict(list)
     bucket, prefix = "random-weights", "models/random/"
     site.store.client().create_bucket(Bucket=bucket)
@@ -217,7 +225,12 @@ def weights(site: Site, runs: int, *, total_bytes: int = 4 * GB) -> Samples:
         site.store.client().upload_file(str(path), bucket, f"{prefix}{path.name}")
         path.unlink()
     with Relay.running(site.store.port, WEIGHTS_MB_S) as relay:
-        environment = {**os.environ, **site.store.environment(relay.endpoint), "RUNAI_STREAMER_OBJ_CONCURRENCY": "32"}
+        environment = {
+            **os.environ,
+            **site.store.environment(relay.endpoint),
+            "RUNAI_STREAMER_OBJ_CONCURRENCY": "32",
+            "RUNAI_STREAMER_S3_TIMEOUT": str(STREAMER_RETRY_S),  # as rendered
+        }
         for _ in range(runs):
             for way in ("streamed", "downloaded"):
                 found[f"{way}, s"].append(_read(site.env, way, bucket, prefix, site.folder, environment, total_bytes))
@@ -228,7 +241,9 @@ def _read(
     env: EngineEnv, way: str, bucket: str, prefix: str, folder: Path, environment: dict[str, str], total_bytes: int
 ) -> float:
     argv = [str(env.python), "scripts/rehearsal/in_engine_env/read_weights.py", way, bucket, prefix, str(folder)]
-    done = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(argv, env=environment, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{way} ended with {done.returncode}: {done.stderr[-2000:]}")
     result = json.loads(done.stdout.strip().splitlines()[-1])
     if abs(result["bytes"] - total_bytes) > total_bytes // 100:
         raise RuntimeError(f"{way} read {result['bytes']} bytes")
@@ -274,23 +289,24 @@ def verdicts(found: Samples) -> dict[str, float]:
     return {name: rule(middle[a], middle[b]) for name, (a, b, rule) in compared.items() if a in middle and b in middle}
 
 
-PARTS: dict[str, Callable[[Site, int], Samples]] = {
-    "launcher": launcher,
-    "cache": cache,
-    "node-cache": node_cache,
-    "weights": weights,
-}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
+    parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--gigabytes", type=float, default=4.0, help="of random safetensors in `weights`")
     given = parser.parse_args()
-    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {threading.active_count()} thread")
-    for part in given.parts or list(PARTS):
-        with ExitStack() as held:
-            show(part, PARTS[part](held.enter_context(opened()), given.runs))
+    parts: dict[str, Callable[[Site, int], Samples]] = {
+        "launcher": launcher,
+        "cache": cache,
+        "node-cache": node_cache,
+        "weights": partial(weights, total_bytes=int(given.gigabytes * GB)),
+    }
+    if unknown := set(given.parts) - set(parts):
+        parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(parts)}")
+    for part in given.parts or parts:
+        print(f"\nload before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+        with opened() as site:
+            show(part, parts[part](site, given.runs))
 
 
 if __name__ == "__main__":

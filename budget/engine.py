@@ -46,7 +46,7 @@ def engine_phase(scenario: Scenario, coefficients: Coefficients) -> Estimate:
     """Memory profiling, compile (or its cache), CUDA graph capture; under tensor parallelism the peer check."""
     parts = engine_parts(scenario, coefficients)
     total = sum(parts.values())
-    longest = max(parts, key=lambda name: parts[name])
+    longest = max(parts, key=lambda name: parts[name], default="none")
     return spread(
         total,
         _spread(scenario, coefficients),
@@ -63,6 +63,7 @@ _WORDS = {
     "profile": "profiling memory for the KV cache",
     "capture": "capturing {sizes} CUDA graph sizes over {layers} layers",
     "peers": "checking which GPUs reach each other",
+    "none": "nothing: no compile, no graphs, memory as planned before",
 }
 
 

@@ -18,10 +18,11 @@ from infra.settings import Environment
 from infra.stack_file import STACKS, names, read
 from scripts.account.bill import Bill, total
 from scripts.account.census import Census, Say, Unseen, census
+from scripts.account.kinds import KINDS
 from scripts.account.ownership import Ours, Owners
 from scripts.account.session import Account, sign_in
 from scripts.account.standing import Judged, LiveStacks, Standing, judged
-from scripts.audit_view import show
+from scripts.audit_view import rules, show
 from scripts.deployed.backend import Backend
 from scripts.deployed.state import State
 from scripts.failure import Failure
@@ -213,6 +214,13 @@ def document(found: Audit) -> Mapping[str, Any]:
     }
 
 
+def policy_document() -> Mapping[str, Any]:
+    """What looking takes: nothing that changes anything. Lists are of the whole account: no resource narrows them."""
+    actions = {"ec2:DescribeRegions", "sts:GetCallerIdentity"} | {each for kind in KINDS for each in kind.actions}
+    statement = {"Sid": "LookAtEverything", "Effect": "Allow", "Action": sorted(actions), "Resource": "*"}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
 def _thing(thing: Judged, taken: datetime) -> Mapping[str, Any]:
     found, rate = thing.found, thing.found.price.usd_per_hour
     return {
@@ -238,6 +246,8 @@ def _thing(thing: Judged, taken: datetime) -> Mapping[str, Any]:
 @click.option("--region", help="Region to look at; else that of the stack.")
 @click.option("--all-regions", "everywhere", is_flag=True, help="Every region that is on in the account.")
 @click.option("--free", "show_free", is_flag=True, help="Also list what costs nothing and belongs to a live stack.")
+@click.option("--rules", "show_rules", is_flag=True, help="Say by what ours are known, kind by kind, and ask nothing.")
+@click.option("--print-policy", is_flag=True, help="Print the IAM policy that looking takes, and ask nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(
     stack: str | None,
@@ -246,6 +256,8 @@ def command(
     region: str | None,
     everywhere: bool,
     show_free: bool,
+    show_rules: bool,
+    print_policy: bool,
     as_json: bool,
 ) -> int:
     """List what exists in the account, which of it is ours, why, and what it costs per hour and month.
@@ -255,6 +267,9 @@ def command(
     """
     if stack and environment:
         raise click.UsageError("give STACK or --environment, not both")
+    if show_rules or print_policy:
+        _show_how(policy=print_policy, as_json=as_json)
+        return 0
     states = states_or_none(STACKS)
     scope = scope_of(stack, environment, region, everywhere=everywhere, directory=STACKS, states=states)
     account = sign_in(account=scope.account, region=scope.regions[0] if scope.regions else "us-east-1")
@@ -266,3 +281,12 @@ def command(
     else:
         show(found, Console(), free=show_free)
     return 0 if found.clean else 1
+
+
+def _show_how(*, policy: bool, as_json: bool) -> None:
+    if policy:
+        click.echo(json.dumps(policy_document(), indent=2))
+    elif as_json:
+        click.echo(json.dumps({kind.name: kind.rule for kind in KINDS}, indent=2))
+    else:
+        rules(Console())

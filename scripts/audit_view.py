@@ -11,6 +11,7 @@ from rich.table import Table
 
 from budget.price import prices
 from scripts.account.bill import total
+from scripts.account.kinds import KINDS
 from scripts.account.standing import Judged, Standing
 
 if TYPE_CHECKING:
@@ -50,6 +51,16 @@ def show(found: Audit, console: Console, *, free: bool) -> None:
         f"{', '.join(found.regions)}; {found.foreign} things of others; {found.calls} API calls.",
         style="dim",
     )
+
+
+def rules(console: Console) -> None:
+    """Prints by what ours are known, kind by kind, in the order in which they are looked at."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("ours by", overflow="fold")
+    for kind in KINDS:
+        table.add_row(kind.name, kind.rule)
+    console.print(table)
 
 
 def age(created: datetime | None, now: datetime) -> str:

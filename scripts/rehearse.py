@@ -29,6 +29,8 @@ from serving.manifests import objects
 
 DEFAULT_STACK = "dev-llama-3-1-8b"
 """A production profile: it compiles, so that the compile cache has something to keep."""
+SHOWN_WORDS = 60
+"""Characters of the engine's own line that fit behind a sentence on one line of a terminal."""
 
 
 @click.command(short_help="The whole chain here, with the real engine")
@@ -125,11 +127,17 @@ def _words(start: Start) -> Sequence[str]:
     first_ms, then_ms = latencies[0] * 1e3, median(latencies[1:]) * 1e3
     unwarmed_ms = start.ledger["warmup"]["first_s"] * 1e3
     return (
-        f"{start.name}: compile cache {cache['restore']}, hit: {cache['hit']} ({cache['evidence'][:90]})",
+        f"{start.name}: compile cache {cache['restore']}, hit: {cache['hit']} ({_said_of_it(cache['evidence'])})",
         f"{start.name}: before the warm-up the first request of all took {unwarmed_ms:.0f} ms",
         f"{start.name}: the first user's request took {first_ms:.0f} ms, the next ones {then_ms:.0f} ms (median)",
         f"{start.name}: exit code {start.exit_code} after SIGTERM",
     )
+
+
+def _said_of_it(evidence: str) -> str:
+    """The engine's line without what every line of its log begins with."""
+    words = evidence.rpartition("] ")[2]
+    return words if len(words) <= SHOWN_WORDS else f"{words[:SHOWN_WORDS]}..."
 
 
 def _phases(starts: Sequence[Start]) -> Table:

@@ -84,6 +84,7 @@ class _Image(_Tree):
     unpack_ratio: Annotated[Number, Field(ge=1, le=200)] | None = None
     registry: Literal["ecr", "docker-hub"] = "ecr"
     cached: bool = False
+    hydration_mib_s: Annotated[Number, Field(ge=100, le=300)] | None = None
     cuda: Version | None = None
 
 
@@ -317,6 +318,7 @@ def _scenario(tree: _File, problems: list[Problem]) -> Scenario | None:
             unpack_ratio=image.unpack_ratio,
             registry=image.registry,
             cached=image.cached,
+            hydration_mib_s=image.hydration_mib_s,
             cuda=_pair(image.cuda),
         ),
         pull=PullCase(**tree.pull.model_dump()),

@@ -25,6 +25,7 @@ def document_of(scenario: Scenario) -> dict[str, Any]:
             "unpack_ratio": image.unpack_ratio,
             "registry": image.registry,
             "cached": image.cached,
+            "hydration_mib_s": image.hydration_mib_s,
             "cuda": _text(image.cuda),
         },
         "pull": asdict(scenario.pull),

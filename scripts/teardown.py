@@ -24,7 +24,7 @@ from scripts.audit import Audit, Scope, audit, environments
 from scripts.audit import document as audit_document
 from scripts.audit_view import show
 from scripts.cluster.access import from_eks, from_state
-from scripts.cluster.api import KubernetesApi, Server
+from scripts.cluster.api import Server
 from scripts.deployed.backend import Backend
 from scripts.deployed.state import State
 from scripts.dismantling import weights
@@ -142,12 +142,16 @@ def tear_down(
         if plan.purge and any(not each.retain for each in state.of_type(BUCKET)):
             weights.empty(account.region(plan.region), plan.purge, say=say)
         api = _api(backend, account, plan)
-        Dismantling(account, backend, state, api, say=say, limits=limits, cluster_gone=cluster_gone).run()
+        try:
+            Dismantling(account, backend, state, api, say=say, limits=limits, cluster_gone=cluster_gone).run()
+        finally:
+            if api is not None:
+                api.close()
     if plan.purge:
         weights.purge(account.region(plan.region), plan.purge, say=say)
 
 
-def _api(backend: Backend, account: Account, plan: Teardown) -> KubernetesApi | None:
+def _api(backend: Backend, account: Account, plan: Teardown) -> Server | None:
     try:
         access = from_state(backend.state(plan.environment))
     except (BadInput, Failure):

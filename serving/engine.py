@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from budget.problems import Problem
 
@@ -16,6 +19,8 @@ HOME = "/home/vllm"
 """Home of the user `vllm` (2000:0) in the published images since 0.24."""
 OLDEST = (0, 27, 1)
 """Older ones can serve corrupted weights when distributed (vllm#43464) or lose the compile cache (#47573)."""
+FLAGS_OF = (0, 32)
+"""Release whose options `engine_flags.txt` lists; a newer one may have options that no list here knows."""
 STREAMER_RETRY_S = 60
 """Longest that one chunk is retried while S3 answers SlowDown; the streamer's own default gives up after six tries."""
 CLIENT_GBPS = 10
@@ -169,7 +174,26 @@ def refusals(version: tuple[int, int, int], args: Sequence[str], *, where: str =
             problems.append(Problem(place, f"{arg!r} is no flag", "Write a flag and its value as one: --flag=value."))
         elif owner := _owner(arg):
             problems.append(Problem(place, f"{arg.partition('=')[0]} is set by {owner}", "Set that instead."))
+        elif version[:2] <= FLAGS_OF and (plain := _spelled_out(arg)) not in known_flags():
+            near = difflib.get_close_matches(plain, known_flags(), n=1)
+            mend = f"Did you mean {near[0]}?" if near else "Take it out; `vllm serve --help=all` shows what there is."
+            problems.append(Problem(place, f"vLLM has no flag {plain}", mend))
     return problems
+
+
+@cache
+def known_flags() -> frozenset[str]:
+    """Every option of `vllm serve`, long and short."""
+    lines = files("serving").joinpath("engine_flags.txt").read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if not line.startswith("#"))
+
+
+def _spelled_out(arg: str) -> str:
+    """An argument's flag as vLLM lists it: dashes for underscores, without value or member of a JSON option."""
+    flag = arg.partition("=")[0].partition(".")[0]
+    if re.fullmatch(r"-O\d?", flag):
+        return "--optimization-level"  # which vLLM takes it for
+    return "--" + flag[2:].replace("_", "-") if flag.startswith("--") else flag
 
 
 def _owner(arg: str) -> str | None:

@@ -24,6 +24,7 @@ from serving.engine import (
     environment,
 )
 from serving.launcher import bundle
+from serving.launcher.engine_api import HEALTH_TIMEOUT_S
 from serving.placement import GPU_TAINT, MODEL_LABEL, gpu_resource
 from serving.weights import WeightsSpec, claimed_volumes, launcher_paths, volumes
 
@@ -32,6 +33,8 @@ LAUNCHER_DIR = "/etc/coldstart"
 PRE_STOP_S = 15
 """Endpoint removal reaches every kube-proxy well within this (vLLM's deployment documentation uses the same)."""
 STARTUP_PERIOD_S = 5
+PROBE_TIMEOUT_S = math.ceil(HEALTH_TIMEOUT_S) + 1
+"""Longer than the launcher waits for the engine, or kubelet would kill a busy engine with its default of 1 s."""
 MARGIN = 1.5
 """Over the budget's high value before a start counts as stuck."""
 CACHE_LIMIT_BYTES = 20 * 2**30
@@ -256,7 +259,7 @@ def launcher_config(spec: ServingSpec) -> Mapping[str, Any]:
             "tolerance": 0.2,
             "cap_s": max(30, math.ceil(spec.budget["warmup"].high_s * MARGIN)),
         },
-        "answer": None,
+        "answer": {"manifest": spec.weights.manifest_uri} if spec.weights.in_bucket() else None,
         "compile_cache": _compile_cache(spec),
         "drain": {"timeout_s": engine.shutdown_timeout_s + KILL_MARGIN_S},
     }
@@ -330,6 +333,7 @@ def _context(spec: ServingSpec) -> Mapping[str, Any]:
         "requests": {"cpu": f"{spec.cpu_millicores}m"} | memory | gpus,
         "limits": memory | gpus,
         "startup_period_s": STARTUP_PERIOD_S,
+        "probe_timeout_s": PROBE_TIMEOUT_S,
         "startup_failures": math.ceil(startup_s / STARTUP_PERIOD_S),
         "progress_deadline_s": _progress_deadline_s(spec, startup_s),
         "pre_stop_s": PRE_STOP_S,

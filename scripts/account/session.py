@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import PaginatorConfigTypeDef
     from mypy_boto3_ecr import ECRClient
     from mypy_boto3_eks import EKSClient
     from mypy_boto3_elb import ElasticLoadBalancingClient
@@ -46,6 +47,9 @@ CONFIG = Config(
     read_timeout=60,
     max_pool_connections=16,
 )
+PAGES: PaginatorConfigTypeDef = {"PageSize": 200}
+"""Of EC2, which puts everything into one answer unless a size is asked for, however much that is. 200 is the most that
+each of its lists takes (EC2 API reference, MaxResults; launch templates have the least)."""
 ALLOWED_SKEW_S = 240
 """A signature is refused beyond 5 minutes (AWS: signing requests); said before it comes to that."""
 HOME: Mapping[str, str] = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}

@@ -1,25 +1,29 @@
-"""A Kubernetes API server, through the official client's connection and credentials, with plain objects in and out."""
+"""A Kubernetes API server as the verbs ask it: plain objects in and out, none where there is nothing.
+
+The connection is that of the ledger (docs/decisions/0021): a person's kubeconfig, made here from where the cluster is.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
-from urllib.parse import urlencode
+from typing import Any, Protocol, cast
+
+import httpx2
+from lightkube import KubeConfig
+from lightkube.config.client_adapter import Client, ConnectionParams
 
 from budget.problems import bad_input
 from scripts.cluster.access import Access
 from scripts.failure import Failure
-
-if TYPE_CHECKING:
-    from kubernetes.client import ApiClient
+from scripts.ledger.kube_api import TIMEOUT_S, ApiError
+from scripts.ledger.kubeconfig import CONNECT_S, Kubeconfig
 
 Object = Mapping[str, Any]
 
 PAGE = 250
-TIMEOUT_S = (5.0, 30.0)
-"""To connect, and to answer."""
 
 
 class Unreachable(Failure):
@@ -59,11 +63,12 @@ class KubernetesApi(Protocol):
 
 
 class Server:
-    """The API server of a cluster. Signs in again when its token has run out."""
+    """The API server of a cluster. Signs in when first asked, and again when its token has run out."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._client: ApiClient | None = None
+        self._connection: Kubeconfig | None = None
+        self._opened = ExitStack()
 
     def get(self, path: str) -> Object | None:
         """What is at a path; None when there is nothing, or the kind does not exist there.
@@ -71,8 +76,9 @@ class Server:
         Raises:
             Unreachable: no answer.
             Refused: an answer other than found or not found.
+            BadInput: there is no token to sign in with.
         """
-        return self._request("GET", path)
+        return self._ask("GET", path)
 
     def items(self, path: str, **selectors: str) -> Iterator[Object]:
         """Objects of a list, page by page; nothing when the kind does not exist there.
@@ -83,8 +89,8 @@ class Server:
         """
         token = ""
         while True:
-            query = urlencode({**selectors, "limit": PAGE, **({"continue": token} if token else {})})
-            page = self._request("GET", f"{path}?{query}")
+            query = {**selectors, "limit": str(PAGE), **({"continue": token} if token else {})}
+            page = self._ask("GET", path, query=query)
             if page is None:
                 return
             yield from cast("Sequence[Object]", page.get("items") or ())
@@ -94,80 +100,52 @@ class Server:
 
     def merge(self, path: str, patch: Object) -> bool:
         """Merges a patch into an object (RFC 7386: null removes); whether it was there."""
-        return self._request("PATCH", path, patch, "application/merge-patch+json") is not None
+        return self._ask("PATCH", path, body=patch, kind="application/merge-patch+json") is not None
 
     def delete(self, path: str) -> bool:
         """Deletes an object, its dependents in the background; whether it was there."""
-        return self._request("DELETE", f"{path}?propagationPolicy=Background") is not None
+        return self._ask("DELETE", path, body={"propagationPolicy": "Background"}) is not None
 
-    def _request(
+    def close(self) -> None:
+        """Closes its connections; asked again, it signs in again."""
+        self._opened.close()
+        self._connection = None
+
+    def _ask(
         self,
-        method: Literal["GET", "PATCH", "DELETE"],
+        method: str,
         path: str,
+        *,
+        query: Mapping[str, str] | None = None,
         body: Object | None = None,
-        content_type: str = "application/json",
+        kind: str = "application/json",
     ) -> Object | None:
-        code, text = self._answer(method, path, body, content_type)
-        if code == HTTPStatus.UNAUTHORIZED:
-            self._client = None  # tokens of EKS last 15 minutes
-            code, text = self._answer(method, path, body, content_type)
-        if code == HTTPStatus.NOT_FOUND:
-            return None
-        if code >= HTTPStatus.BAD_REQUEST:
-            raise Refused(code, _message(text))
-        return cast("Object", json.loads(text or "{}"))
-
-    def _answer(self, method: str, path: str, body: Object | None, content_type: str) -> tuple[int, str]:
-        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - see _signed_in
-        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - as above
-
-        client = self._signed_in()
+        connection = self._connected()
         try:
-            answer = client.call_api(
-                method,
-                f"{self._access.endpoint.rstrip('/')}{path}",
-                header_params={
-                    **self._authorization(client),
-                    "Accept": "application/json",
-                    "Content-Type": content_type,
-                },
-                body=body,
-                _request_timeout=TIMEOUT_S,
-            )
-            data = cast("bytes", answer.read())
-        except (HTTPError, ApiException, OSError) as error:
+            if method == "GET":
+                return cast("Object", json.loads(connection.text(path, query)))
+            return connection.send(method, path, body, kind)
+        except ValueError as error:
+            raise Unreachable(f"{self._access.endpoint}{path} answers, but not as a Kubernetes API does") from error
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            if error.status:
+                raise Refused(error.status, error.message) from error
+            if not isinstance(error.__cause__, httpx2.HTTPError):
+                raise bad_input(
+                    "aws eks get-token",
+                    f"gave no token for {self._access.cluster}: {error.__cause__}",
+                    "Install the AWS CLI and sign in; the kubeconfig of the stacks asks it for tokens.",
+                ) from error
             raise Unreachable(f"the Kubernetes API of {self._access.cluster} does not answer: {error}") from error
-        return cast("int", answer.status), data.decode(errors="replace")
 
-    def _signed_in(self) -> ApiClient:
-        if self._client is None:
-            # Loading the client takes most of a second: only verbs that meet a cluster pay it.
-            from kubernetes.client import Configuration  # noqa: PLC0415 - as above
-            from kubernetes.config import (  # noqa: PLC0415 - as above
-                new_client_from_config_dict,  # pyright: ignore[reportUnknownVariableType] - the client types its arguments as anything
-            )
-
-            configuration = Configuration()
-            # One wait is enough for an address that leads nowhere; the verbs have their own patience.
-            configuration.retries = 0
-            self._client = new_client_from_config_dict(
-                json.loads(self._access.kubeconfig), persist_config=False, client_configuration=configuration
-            )
-        return self._client
-
-    def _authorization(self, client: ApiClient) -> Mapping[str, str]:
-        found = cast("str | None", client.configuration.get_api_key_with_prefix("BearerToken"))
-        if not found:
-            raise bad_input(
-                "aws eks get-token",
-                "gave no token for the cluster",
-                "Install the AWS CLI and sign in; the kubeconfig of the stacks asks it for tokens.",
-            )
-        return {"Authorization": found}
-
-
-def _message(text: str) -> str:
-    try:
-        return str(json.loads(text).get("message", text))
-    except (ValueError, AttributeError):
-        return text[:300]
+    def _connected(self) -> Kubeconfig:
+        if self._connection is None:
+            config = KubeConfig.from_dict(json.loads(self._access.kubeconfig)).get()
+            if config is None:
+                raise AssertionError("a kubeconfig of ours names its current context")
+            timeout = httpx2.Timeout(TIMEOUT_S, connect=CONNECT_S)
+            made = Kubeconfig(Client(config, ConnectionParams(timeout=timeout)))
+            self._connection = self._opened.enter_context(made)
+        return self._connection

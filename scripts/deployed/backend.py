@@ -78,11 +78,11 @@ class Backend:
     """
 
     def __init__(self, directory: Path = STACKS) -> None:
+        if shutil.which("pulumi") is None:
+            raise bad_input("pulumi", "not on PATH", INSTALL)
         self._folder = tempfile.TemporaryDirectory(prefix="coldstart-")
         path = Path(self._folder.name)
         (path / "Pulumi.yaml").write_text(yaml.safe_dump(_bare_project(directory)), encoding="utf-8")
-        if shutil.which("pulumi") is None:
-            raise bad_input("pulumi", "not on PATH", INSTALL)
         self._workspace = automation.LocalWorkspace(work_dir=str(path))
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ class LazyBackend:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._backend: Backend | None = None
+        self._servers: list[Server] = []
 
     def state(self, name: str) -> State:
         """The state of a stack.
@@ -45,9 +46,14 @@ class LazyBackend:
             click.echo(f"note: {error}; asking EKS for the cluster's address", err=True)
             access = None
         access = access or from_eks(clients, cluster)
-        return Server(access) if access else None
+        if access is None:
+            return None
+        self._servers.append(server := Server(access))
+        return server
 
     def close(self) -> None:
-        """Closes it, if it was opened."""
+        """Closes it and the ways to clusters, where they were opened."""
+        for server in self._servers:
+            server.close()
         if self._backend is not None:
             self._backend.close()

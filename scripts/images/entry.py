@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 Kind = Literal["file", "dir", "link", "symlink", "char", "block", "fifo"]
@@ -12,6 +14,8 @@ Segment = tuple[int, int]
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 WHITEOUT_META = ".wh..wh."
+NO_XATTRS: Mapping[str, bytes] = MappingProxyType({})
+"""One for all: most files have none, and there are a hundred thousand of them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +46,7 @@ class Entry:
     mtime_ns: int = 0
     target: str | None = None
     device: tuple[int, int] | None = None
-    xattrs: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    xattrs: Mapping[str, bytes] = field(default_factory=lambda: NO_XATTRS)
     offset: int = 0
     stored_bytes: int = 0
     segments: tuple[Segment, ...] | None = None

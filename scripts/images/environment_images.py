@@ -13,7 +13,7 @@ import yaml
 
 from budget.instances import gpu_instance
 from infra.addons import AUTOSCALER, KEDA, Chart
-from infra.settings import Environment, Presence
+from infra.settings import Egress, Environment, Presence
 from infra.stack_file import STACKS, Stack, names, read
 from scripts.failure import Failure
 from scripts.images.subject import ARCHITECTURES
@@ -56,7 +56,7 @@ def needed_images(stack: Stack, *, client: httpx.Client | None = None, directory
         return [_engine(stack)]
     models = [read(name, directory) for name in names(directory) if name != stack.name]
     engines = [_engine(each) for each in models if each.model is not None and each.environment_name == stack.name]
-    return _joined([*engines, *_controllers(stack.environment, client)])
+    return _joined([*engines, *_recorder(stack.environment), *_controllers(stack.environment, client)])
 
 
 def _engine(stack: Stack) -> Needed:
@@ -83,12 +83,19 @@ def _joined(images: Sequence[Needed]) -> Sequence[Needed]:
     return list(joined.values())
 
 
+def _recorder(environment: Environment) -> Iterator[Needed]:
+    if environment.recorder is not None:
+        architectures = frozenset([SYSTEM_ARCHITECTURE])
+        yield Needed(reference=environment.recorder.image, architectures=architectures, of="recorder")
+
+
 def _controllers(environment: Environment, client: httpx.Client | None) -> Iterator[Needed]:
     addons = environment.addons
     charts = [(KEDA, addons.keda), (AUTOSCALER, addons.cluster_autoscaler)]
     with client or httpx.Client(timeout=TIMEOUT_S, follow_redirects=True) as asked:
         for chart, presence in charts:
-            if presence is Presence.INSTALL:
+            # Without egress nobody but a person can install them, and only from a copy.
+            if presence is Presence.INSTALL or environment.network.egress is Egress.NONE:
                 yield from chart_images(chart, asked)
 
 

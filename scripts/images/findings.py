@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,9 @@ ECR_LAYER_BYTES = 52_000 * 2**20
 EARLY_SHARE = 0.25
 """Of the bytes above a layer: changing the layer makes all of them new."""
 WORLD_WRITABLE, STICKY = 0o002, 0o1000
+SLASH = "(^|/)"
+"""How a pattern begins that may match below any folder."""
+NEVER = "(?!)"
 _LIBRARY = re.compile(r"^(?P<stem>lib[\w+-]+?)(-[0-9a-f]{8})?\.so(\.[\w.]+)?$")
 _CUDA = re.compile(r"(?:usr/local/cuda-|/nvidia_cuda_runtime[\w]*-)(\d+\.\d+)")
 _BYTE_CODE = re.compile(r"^(?P<stem>[^.]+)\.[\w-]+(\.opt-\d)?\.pyc$")
@@ -71,6 +74,26 @@ class Finding:
         return [path for _, path in sorted(self._largest)[:EXAMPLES]]
 
 
+class Paths:
+    """Paths that match any of some patterns.
+
+    They are kept apart by where they begin: a search for those that begin with a slash looks at slashes alone, which is
+    ten times as fast as one search for all. An image has a hundred thousand paths.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._from_root = _any(each[1:] for each in patterns if each.startswith("^"))
+        self._from_slash = _any(each.replace(SLASH, "/", 1) for each in patterns if each.startswith(SLASH))
+        self._anywhere = _any(each for each in patterns if not each.startswith(("^", SLASH)))
+
+    def __contains__(self, path: str) -> bool:
+        return bool(self._from_root.match(path) or self._from_slash.search(f"/{path}") or self._anywhere.search(path))
+
+
+def _any(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(patterns) or NEVER)
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A file of the root file system."""
@@ -78,6 +101,7 @@ class Seen:
     path: str
     entry: Entry
     layer: int
+    rule: Rule | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +113,7 @@ class Rule:
     remedy: str
     safe: bool
     least_bytes: int
-    pattern: re.Pattern[str]
+    paths: Paths
 
 
 @cache
@@ -107,19 +131,15 @@ def rules() -> Sequence[Rule]:
             remedy=rule["remedy"],
             safe=rule["safe"],
             least_bytes=rule["least_bytes"],
-            pattern=_any(rule["patterns"]),
+            paths=Paths(rule["patterns"]),
         )
         for rule in cast("Sequence[Mapping[str, Any]]", _table()["rules"])
     ]
 
 
-def _any(patterns: Sequence[str]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-
-
 def rule_of(path: str, size: int) -> Rule | None:
     """The rule that a file falls under, if any."""
-    return next((rule for rule in rules() if size >= rule.least_bytes and rule.pattern.search(path)), None)
+    return next((rule for rule in rules() if size >= rule.least_bytes and path in rule.paths), None)
 
 
 def findings(layers: Sequence[Layer], root: Root, config: Mapping[str, Any]) -> Sequence[Finding]:
@@ -150,13 +170,13 @@ def _seen(root: Root) -> Iterator[Seen]:
     for path, node in root.walk():
         if node.entry is not None and node.entry.kind == "file" and id(node) not in known:
             known.add(id(node))
-            yield Seen(path, node.entry, node.layer)
+            yield Seen(path, node.entry, node.layer, rule_of(path, node.entry.content_bytes))
 
 
 def _by_path(seen: Sequence[Seen]) -> Iterator[Finding]:
     found: dict[str, Finding] = {}
     for file in seen:
-        rule = rule_of(file.path, file.entry.content_bytes)
+        rule = file.rule
         if rule is not None:
             finding = found.setdefault(
                 rule.kind, Finding(kind=rule.kind, title=rule.title, remedy=rule.remedy, safe=rule.safe)
@@ -256,7 +276,7 @@ def _beyond_limits(layers: Sequence[Layer]) -> Iterator[Finding]:
 
 def _early(seen: Sequence[Seen], layers: Sequence[Layer], config: Mapping[str, Any]) -> Iterator[Finding]:
     """Application code below large layers: each change of it makes them all new."""
-    application = _any([*_table()["application"], *_working_folder(config)])
+    application = Paths([*_table()["application"], *_working_folder(config)])
     finding = Finding(
         kind="early-application",
         title="application code or weights in an early layer",
@@ -265,9 +285,9 @@ def _early(seen: Sequence[Seen], layers: Sequence[Layer], config: Mapping[str, A
     total = sum(layer.bytes for layer in layers) or 1
     above = [sum(layer.bytes for layer in layers[index + 1 :]) for index in range(len(layers))]
     for file in seen:
-        rule = rule_of(file.path, file.entry.content_bytes)
-        changes = application.search(file.path) or (rule is not None and rule.kind == "weights")
-        if changes and above[file.layer] > EARLY_SHARE * total:
+        if above[file.layer] <= EARLY_SHARE * total:
+            continue
+        if file.path in application or (file.rule is not None and file.rule.kind == "weights"):
             finding.add(file.path, file.entry, file.layer)
     if finding.files:
         finding.layers = {index: above[index] for index in finding.layers}
@@ -291,11 +311,11 @@ def _exposed(seen: Sequence[Seen]) -> Iterator[Finding]:
         title="files named like secrets",
         remedy="Whoever may pull the image has them: mount secrets in the build, and replace what was published.",
     )
-    pattern = _any(_table()["secrets"])
+    secrets = Paths(_table()["secrets"])
     for file in seen:
         if file.entry.mode & WORLD_WRITABLE:
             writable.add(file.path, file.entry, file.layer)
-        if pattern.search(file.path):
+        if file.path in secrets:
             secret.add(file.path, file.entry, file.layer)
     for finding in (writable, secret):
         if finding.files:

@@ -26,7 +26,7 @@ class Hydration:
     Attributes:
         rate_mib_s: provisioned rate; None is fast snapshot restore.
         seconds: until every block is on the volume, from its creation.
-        usd_per_node: each time that a node starts.
+        usd_per_node: each time that a node starts, at most: as if every block of the volume were in the snapshot.
         usd_per_month: whether or not a node starts.
         words: the price, for a person.
     """
@@ -82,5 +82,5 @@ def hydration_of(
         seconds=seconds,
         usd_per_node=each,
         usd_per_month=month,
-        words=f"${each:.2f} for each node that starts ({volume_gib} GiB), done after {seconds:.0f} s",
+        words=f"at most ${each:.2f} for each node that starts ({volume_gib} GiB), done {seconds:.0f} s after launch",
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from scripts.images.entry import Entry
+from scripts.images.entry import NO_XATTRS, Entry
 from scripts.images.layer import Layer
 
 FORMAT = 1
@@ -107,6 +107,6 @@ def _entry(row: list[Any]) -> Entry:
         packed_bytes=packed,
         target=target,
         device=tuple(device) if device else None,
-        xattrs={name: base64.b64decode(value) for name, value in xattrs.items()},
+        xattrs={name: base64.b64decode(value) for name, value in xattrs.items()} or NO_XATTRS,
         segments=None if segments is None else tuple((start, length) for start, length in segments),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from budget.estimate import Estimate
 from scripts.images.codec import Codec
-from scripts.images.cut import even_cut
+from scripts.images.cut import LAYER_S, even_cut
 from scripts.images.findings import Finding, findings
 from scripts.images.index import LayerIndex
 from scripts.images.layer import Layer, Meter
@@ -22,6 +22,7 @@ budget's own figure for engine images (measured pulls: 1.86 to 1.95)."""
 ZSTD_SHARE = 0.9
 """zstd against gzip for the same layers: 8 to 20 % smaller (containerd#13559's survey of popular images)."""
 WORTH_S = 0.1
+"""What saves less is not worth saying, or doing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,11 +92,14 @@ def sizes_of(layers: Sequence[Layer]) -> Sequence[Sizes]:
     ]
 
 
-def inspect(source: Source, architecture: str, puller: Puller, *, index: LayerIndex, meter: Meter) -> Inspection:
+def inspect(
+    source: Source, image: Image, architecture: str, puller: Puller, *, index: LayerIndex, meter: Meter
+) -> Inspection:
     """Reads an image and explains it.
 
     Args:
-        source: the image.
+        source: where its layers come from.
+        image: what the source has for this architecture.
         architecture: of the instance, `amd64` or `arm64`.
         puller: the node that would pull it.
         index: layers known from earlier runs.
@@ -104,13 +108,6 @@ def inspect(source: Source, architecture: str, puller: Puller, *, index: LayerIn
     Raises:
         Failure: anything in the way of reading it, or its tag moved meanwhile.
     """
-    return explained(source, source.image(architecture), architecture, puller, index=index, meter=meter)
-
-
-def explained(
-    source: Source, image: Image, architecture: str, puller: Puller, *, index: LayerIndex, meter: Meter
-) -> Inspection:
-    """As `inspect`, of an image whose manifest is known already."""
     layers = read_layers(source, image, index=index, meter=meter)
     refuse_moved(source, image)
     root = merged(layers, image.name)
@@ -164,7 +161,7 @@ def _even(root: Root, puller: Puller, sizes: Sequence[Sizes], codec: Codec) -> T
     return (
         "repack",
         f"`coldstart image repack` into {len(cut.layers)} even layers; the largest now has {largest / 1e9:.2f} GB",
-        cut.estimate.expected_s,
+        cut.estimate.expected_s + LAYER_S * (len(cut.layers) - len(sizes)),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from scripts.failure import Failure
 from scripts.images.codec import Codec, Unpacked, codec_of
@@ -117,7 +118,7 @@ class _Stream:
             return
         with self._spool.open("wb") as file:
             for piece in self._pieces():
-                file.write(piece)
+                _keep(file, piece, self._spool)
                 yield piece
 
     def _pieces(self) -> Iterator[bytes]:
@@ -125,6 +126,14 @@ class _Stream:
             self._hash.update(piece)
             self.marks.append((self._unpacked.bytes, self._unpacked.consumed_bytes))
             yield piece
+
+
+def _keep(file: BinaryIO, piece: bytes, spool: Path) -> None:
+    try:
+        file.write(piece)
+    except OSError as error:
+        folder = spool.parent.parent
+        raise Failure(f"{folder}: no room for tar streams: {error.strerror}: set TMPDIR to a larger disk") from error
 
 
 def _estimate_packed(entries: Sequence[Entry], marks: Sequence[tuple[int, int]]) -> None:

@@ -89,6 +89,6 @@ def write_places(done: Sequence[Mirrored], directory: Path = STACKS) -> None:
 def mirrored_lines(done: Sequence[Mirrored]) -> list[str]:
     """What a person reads."""
     return [
-        f"{each.target}  {'there already' if each.there else f'copied, {size(each.sent_bytes)} sent'}  for {each.of}"
+        f"{each.target}  {'there already' if each.there else f'copied, {size(each.sent_bytes)} sent'}  ({each.of})"
         for each in done
     ]

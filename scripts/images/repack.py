@@ -17,10 +17,10 @@ from budget.estimate import Estimate
 from budget.problems import bad_input
 from scripts.failure import Failure
 from scripts.images.codec import Codec
-from scripts.images.cut import Cut, even_cut
+from scripts.images.cut import Cut, even_cut, pull_s
 from scripts.images.findings import MOST_LAYERS, rule_of
 from scripts.images.index import LayerIndex
-from scripts.images.inspection import codec_of_layers, sizes_of
+from scripts.images.inspection import WORTH_S, codec_of_layers, sizes_of
 from scripts.images.layer import Layer, Steps
 from scripts.images.new_layer import LayerWriter, WrittenLayer
 from scripts.images.places import Target, refuse_same
@@ -33,14 +33,14 @@ from scripts.registry import Manifest
 FROM = "dev.coldstart.repacked-from"
 """Annotation of the new manifest: digest of the one it was made from."""
 TOOL = "coldstart image repack"
-WORTH = 0.97
+WORTH = 0.03
 """A cut that is predicted to save less than 3 % is not made: nobody would see it, and everybody would pull again."""
 LAYER_TYPES: dict[Codec, str] = {
     "gzip": "application/vnd.oci.image.layer.v1.tar+gzip",
     "zstd": "application/vnd.oci.image.layer.v1.tar+zstd",
 }
-ROOM = 2.6
-"""Scratch space per compressed byte: the tar streams (about 2) and the new layers, with a margin."""
+ROOM = 3.3
+"""Scratch space per compressed byte: the tar streams (engine images: 1.9 to 2.2) and the new layers, with a margin."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,7 +184,7 @@ class _Repack:
         kept_sizes = self._before[len(self._old) :]
         packed = self._packed(root)
         cut = even_cut(root, self._puller, self._codec, packed=packed, count=self._wish.layers, kept=kept_sizes)
-        unchanged = self._is_pointless(cut, now, root, dropped)
+        unchanged = self._is_pointless(cut, now, dropped)
         written = () if unchanged else self._write(root, cut, meter)
         after = self._sizes_after(written, kept_sizes)
         config = self._image.config if unchanged else self._config(written)
@@ -211,14 +211,14 @@ class _Repack:
         sizes = sizes_of(self._old)
         return sum(each.bytes for each in sizes) - sum(hidden.entry.packed_bytes for hidden in root.hidden)
 
-    def _is_pointless(self, cut: Cut | None, now: Estimate, root: Root, dropped: _Dropped) -> bool:
+    def _is_pointless(self, cut: Cut | None, now: Estimate, dropped: _Dropped) -> bool:
         """Whether the layers can stay as they are. Asked-for numbers, codecs and removals are always carried out."""
         asked = self._wish.layers is not None or self._codec != codec_of_layers(self._layers) or dropped.files > 0
         plain = any(layer.codec == "none" for layer in self._layers)
         if asked or plain or cut is None or not self._image.stored_compressed:
             return False
-        del root
-        return cut.estimate.expected_s > WORTH * now.expected_s
+        now_s = pull_s(now, len(self._layers))
+        return now_s - pull_s(cut.estimate, len(cut.layers) + self._wish.keep) < max(WORTH_S, WORTH * now_s)
 
     # -- writing ------------------------------------------------------------------------------------------------
 

@@ -73,11 +73,17 @@ class Root:
             path, node = stack.pop()
             yield path, node
             if node.children:
-                stack.extend((f"{path}/{name}", child) for name, child in _sorted(node))
+                stack.extend((_path(f"{path}/{name}", child), child) for name, child in _sorted(node))
 
 
 def _sorted(node: Node) -> list[tuple[str, Node]]:
     return sorted((node.children or {}).items(), reverse=True)
+
+
+def _path(path: str, node: Node) -> str:
+    """The entry's own text where it is the same: a hundred thousand copies would be felt."""
+    entry = node.entry
+    return entry.path if entry is not None and entry.path == path else path
 
 
 def merged(layers: Sequence[Layer], name: str) -> Root:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
+from budget.coefficients import coefficients
+from budget.image import pull_phase
 from budget.instances import Instance, gpu_instance, instance
 from budget.problems import bad_input
 from infra.accounts import environment_tags, zone_names
+from infra.forecast import scenario
 from infra.specs import ModelSpecs, model_specs
 from infra.stack_file import Stack
 from nodeconfig.soci import tune
@@ -57,6 +60,8 @@ class Bake:
         parameter: SSM parameter that names the machine image.
         zones: where fast restore is switched on.
         volume: what the GPU nodes' data volume is, which the snapshot's must be too.
+        pull_s: what the budget says a pull takes now.
+        pull_then_s: what is left of the hydration when a node that starts from the snapshot is Ready.
     """
 
     stack: Stack
@@ -70,6 +75,8 @@ class Bake:
     volume_kind: str
     snapshot_bytes: int
     hydration: Hydration
+    pull_s: float
+    pull_then_s: float
     user_data: str
 
     @property
@@ -124,6 +131,15 @@ def _bake(stack: Stack, specs: ModelSpecs, hydrate: str | None, usd_per_gib: flo
     zones = zone_names(stack.environment.region, letters)
     release = ".".join(map(str, specs.node.release))
     baker = instance(BAKERS[gpu.arch])
+    hydration = hydration_of(
+        hydrate,
+        snapshot_bytes=specs.image.unpacked_bytes,
+        volume_gib=volume.size_gib,
+        zones=len(zones),
+        usd_per_gib=usd_per_gib,
+    )
+    now = scenario(stack, model, specs.node)
+    then = replace(now, image=replace(now.image, cached=True, hydration_mib_s=hydration.rate_mib_s))
     return Bake(
         stack=stack,
         image=model.image,
@@ -135,13 +151,9 @@ def _bake(stack: Stack, specs: ModelSpecs, hydrate: str | None, usd_per_gib: flo
         throughput_mib_s=volume.throughput_mib_s,
         volume_kind=volume.kind,
         snapshot_bytes=specs.image.unpacked_bytes,
-        hydration=hydration_of(
-            hydrate,
-            snapshot_bytes=specs.image.unpacked_bytes,
-            volume_gib=volume.size_gib,
-            zones=len(zones),
-            usd_per_gib=usd_per_gib,
-        ),
+        hydration=hydration,
+        pull_s=pull_phase(replace(now, image=replace(now.image, cached=False)), coefficients()).expected_s,
+        pull_then_s=pull_phase(then, coefficients()).expected_s,
         user_data=bake_user_data(model.image, tune(baker, specs.image.layers)),
     )
 
@@ -274,18 +286,8 @@ def _keep(bake: Bake, volume: str, clients: Clients) -> str:
     return snapshot
 
 
-def volume_of(bake: Bake, snapshot: str) -> dict[str, object]:
-    """The block device of a node that starts from the snapshot, as the launch template has it."""
-    device: dict[str, object] = {
-        "DeviceName": DATA_DEVICE,
-        "Ebs": {
-            "SnapshotId": snapshot,
-            "VolumeSize": bake.volume_gib,
-            "VolumeType": bake.volume_kind,
-            "Iops": bake.iops,
-        },
-    }
-    ebs = device["Ebs"]
-    if isinstance(ebs, dict) and bake.hydration.rate_mib_s is not None:
-        ebs["VolumeInitializationRate"] = bake.hydration.rate_mib_s
-    return device
+def settings_of(bake: Bake, snapshot: str) -> dict[str, str | int]:
+    """The settings by which the model's nodes start from the snapshot: key of the stack file → value."""
+    rate = bake.hydration.rate_mib_s
+    keys: dict[str, str | int] = {"model.nodes.volume.snapshot_id": snapshot}
+    return keys if rate is None else keys | {"model.nodes.volume.initialization_mib_s": rate}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.images.inspection_view import size
-from scripts.images.snapshot import Bake, volume_of
+from scripts.images.snapshot import Bake, settings_of
 
 
 def bake_document(bake: Bake, snapshot: str | None) -> dict[str, Any]:
@@ -24,7 +24,9 @@ def bake_document(bake: Bake, snapshot: str | None) -> dict[str, Any]:
             "usd_per_node": hydration.usd_per_node,
             "usd_per_month": hydration.usd_per_month,
         },
-        "block_device": None if snapshot is None else volume_of(bake, snapshot),
+        "pull_s": bake.pull_s,
+        "pull_then_s": bake.pull_then_s,
+        "settings": None if snapshot is None else settings_of(bake, snapshot),
     }
 
 
@@ -34,13 +36,13 @@ def bake_lines(bake: Bake, snapshot: str | None) -> list[str]:
     lines = [
         f"image       {bake.image}",
         f"snapshot    {snapshot or 'not made yet'}, about {size(bake.snapshot_bytes)}",
-        f"storage     ${hydration.usd_per_month:,.2f} a month",
+        f"always      ${hydration.usd_per_month:,.2f} a month, whether or not a node starts",
         f"hydration   {hydration.words}",
+        f"pull        {bake.pull_s:.0f} s without it, {bake.pull_then_s:.0f} s left with it when a node is Ready",
         f"baked on    {bake.baker.name}, {bake.parameter.rsplit('/', 2)[1]}, SOCI on",
     ]
     if snapshot is None:
         lines.append("Nothing was made: --yes makes it.")
         return lines
-    rate = "" if hydration.rate_mib_s is None else f", VolumeInitializationRate {hydration.rate_mib_s}"
-    lines.append(f"node        {snapshot} on the data volume (/dev/xvdb){rate}")
-    return lines
+    lines += [f"Nodes start from it with, in the stack file of {bake.stack.name}:"]
+    return [*lines, *(f"  {key}: {value}" for key, value in settings_of(bake, snapshot).items())]

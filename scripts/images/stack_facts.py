@@ -34,7 +34,8 @@ def write_facts(path: Path, sizes: Sequence[Sizes]) -> None:
         BadInput: the file can't be written.
     """
     layers = [round(each.bytes) for each in sizes]
-    _edit(path, "image_facts", {"compressed_bytes": sum(layers), "layers": layers})
+    unpacked = sum(round(each.unpacked_bytes) for each in sizes)
+    _edit(path, "image_facts", {"compressed_bytes": sum(layers), "layers": layers, "unpacked_bytes": unpacked})
 
 
 def _edit(path: Path, key: str, value: object) -> None:

@@ -6,11 +6,11 @@ checksum is wrong, and records of unreasonable size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
 from scripts.failure import Failure
-from scripts.images.entry import Entry, Kind, Segment
+from scripts.images.entry import NO_XATTRS, Entry, Kind, Segment
 
 BLOCK = 512
 MOST_RECORD_BYTES = 1 << 20
@@ -205,7 +205,7 @@ class TarReader:
             device=(self._number(header[329:337]), self._number(header[337:345]))
             if kind in ("char", "block")
             else None,
-            xattrs={key[len(XATTR) :]: value for key, value in records.items() if key.startswith(XATTR)},
+            xattrs=_xattrs(records),
             content_bytes=real if segments is not None else stored,
             segments=segments,
         )
@@ -334,3 +334,7 @@ def _shown(raw: bytes) -> str:
     """Bytes of an archive for a message."""
     text = raw.decode("utf-8", "replace")
     return repr(text if len(text) <= 80 else text[:77] + "...")  # noqa: PLR2004 - what fits on a line
+
+
+def _xattrs(records: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    return {key[len(XATTR) :]: value for key, value in records.items() if key.startswith(XATTR)} or NO_XATTRS

@@ -71,9 +71,11 @@ def killed_while_loading(site: Site, _ledger: Mapping[str, Any]) -> Fault:
 
 
 def access_denied(site: Site, _ledger: Mapping[str, Any]) -> Fault:
-    """S3 refuses the pod's identity."""
+    """S3 knows the pod's identity, and grants it nothing."""
     pod = site.fresh_pod()
-    refused = replace(pod, environment={**pod.environment, "AWS_SECRET_ACCESS_KEY": "not-the-key"})
+    access, secret = site.store.stranger
+    keys = {"AWS_ACCESS_KEY_ID": access, "AWS_SECRET_ACCESS_KEY": secret}
+    refused = replace(pod, environment={**pod.environment, **keys})
     with RunningPod.started(refused, site.folder / "access-denied") as running:
         code = running.wait(READY_WITHIN_S)
         last = (running.events("refused") or [{"reason": ""}])[-1]
@@ -84,7 +86,7 @@ def access_denied(site: Site, _ledger: Mapping[str, Any]) -> Fault:
         {"error": True, "told": True, "at most once each": True},
         {
             "error": code != 0,
-            "told": "403" in last["reason"] or "Forbidden" in last["reason"] or "Access" in last["reason"],
+            "told": "AccessDenied" in last["reason"] or "Forbidden" in last["reason"],
             "at most once each": runs <= len(refused.config["weights"]["paths"]),
             "reason": last["reason"][-120:],
         },

@@ -120,9 +120,11 @@ def local_pod(objects: Iterable[Mapping[str, Any]], stage: Stage) -> LocalPod:
     container, config_map = workload(objects)
     rendered = json.loads(config_map["data"]["launcher.json"])
     mounts = {mount["mountPath"]: _directory(stage.folder, mount["mountPath"]) for mount in container["volumeMounts"]}
-    moved = {path: str(directory) for path, directory in mounts.items()} | _uris(rendered, stage)
+    uris = _uris(rendered, stage)
+    moved = {path: str(directory) for path, directory in mounts.items()} | uris
     changes = [Change(what="python3", why=f"the engine environment's: {stage.python}")]
-    changes += [Change(what=old, why=f"here: {new}") for old, new in moved.items()]
+    changes += [Change(what=", ".join(mounts), why=f"directories of this machine, below {stage.folder}")]
+    changes += [Change(what=old, why=f"here: {new}") for old, new in uris.items()]
     config = _config(_moved(rendered, moved), stage, changes)
     argv = [_moved(argument, moved) for argument in container["command"]]
     argv = _without_gpu(argv, changes)
@@ -148,6 +150,9 @@ def _uris(config: Mapping[str, Any], stage: Stage) -> dict[str, str]:
             found[path["source"]] = stage.model_uri
         if path.get("manifest"):
             found[path["manifest"]] = stage.manifest_uri
+    answer: Mapping[str, Any] = config["answer"] or {}
+    if "manifest" in answer:
+        found[answer["manifest"]] = stage.manifest_uri
     return found
 
 

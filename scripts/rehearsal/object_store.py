@@ -29,11 +29,17 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObjectStore:
-    """A server that is up; its keys live as long as it does."""
+    """A server that is up; its keys live as long as it does.
+
+    Attributes:
+        access_key, secret_key: of the identity that may do everything.
+        stranger: access and secret key of one that may do nothing here.
+    """
 
     port: int
     access_key: str
     secret_key: str
+    stranger: tuple[str, str]
 
     @property
     def endpoint(self) -> str:
@@ -74,12 +80,15 @@ def object_store(env: EngineEnv, folder: Path) -> Generator[ObjectStore]:
     data = folder / "s3"
     data.mkdir(parents=True, exist_ok=True)
     port, *others = free_ports(8)
-    store = ObjectStore(port=port, access_key=secrets.token_hex(10), secret_key=secrets.token_hex(20))
+    store = ObjectStore(
+        port=port,
+        access_key=secrets.token_hex(10),
+        secret_key=secrets.token_hex(20),
+        stranger=(secrets.token_hex(10), secrets.token_hex(20)),
+    )
     identities = folder / "s3-identities.json"
-    keys = [{"accessKey": store.access_key, "secretKey": store.secret_key}]
-    actions = ["Admin", "Read", "Write", "List", "Tagging"]
-    identities.write_text(json.dumps({"identities": [{"name": "rehearsal", "credentials": keys, "actions": actions}]}))
-    identities.chmod(0o600)
+    identities.touch(mode=0o600)
+    identities.write_text(json.dumps({"identities": _identities(store)}))
     log = folder / "s3.log"
     with log.open("wb") as output:
         server = subprocess.Popen(  # noqa: S603 - the program of the engine environment
@@ -94,6 +103,18 @@ def object_store(env: EngineEnv, folder: Path) -> Generator[ObjectStore]:
     finally:
         server.kill()  # nothing in it outlives the rehearsal
         server.wait()
+
+
+def _identities(store: ObjectStore) -> list[dict[str, object]]:
+    actions = ["Admin", "Read", "Write", "List", "Tagging"]
+    known = (
+        ("rehearsal", (store.access_key, store.secret_key), actions),
+        ("stranger", store.stranger, ["Read:no-such"]),
+    )
+    return [
+        {"name": name, "credentials": [{"accessKey": access, "secretKey": secret}], "actions": may}
+        for name, (access, secret), may in known
+    ]
 
 
 def _command(env: EngineEnv, data: Path, identities: Path, port: int, others: list[int]) -> list[str]:

@@ -140,7 +140,7 @@ class WarmupPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownAnswer:
-    """What the model must answer to a prompt, greedily.
+    """What the model must answer to a prompt, greedily; the member `answer` of a manifest has the same shape.
 
     Attributes:
         prompt: sent as it stands to /v1/completions.
@@ -225,7 +225,9 @@ class Config:
         gpus: GPUs the pod must see; 0: don't look.
         budget: phase → what the plan said of it.
         paths: ways to the weights, in the order in which they are tried, each at most once.
-        answer: without one the answer is only checked for sanity.
+        answer: what must be answered, when it is known beforehand.
+        answer_manifest: s3:// URI of the staged model's manifest, whose member `answer` says it otherwise. Where
+            neither does, the answer is only checked for sanity.
         drain_timeout_s: from SIGTERM to the end of patience with the engine.
     """
 
@@ -238,6 +240,7 @@ class Config:
     paths: tuple[WeightsPath, ...]
     warmup: WarmupPlan
     answer: KnownAnswer | None
+    answer_manifest: str | None
     compile_cache: CompileCache | None
     drain_timeout_s: float
 
@@ -256,6 +259,7 @@ class Config:
         budget = obj.section("budget")
         weights = obj.section("weights")
         drain = obj.section("drain")
+        answer, answer_manifest = _answer(obj)
         read = cls(
             port=obj.whole("port", low=1, high=65535),
             engine_port=obj.whole("engine_port", low=1, high=65535),
@@ -265,7 +269,8 @@ class Config:
             budget={name: Expectation.from_json(budget.section(name)) for name in PHASES if budget.has(name)},
             paths=tuple(WeightsPath.from_json(entry) for entry in weights.sections("paths")),
             warmup=WarmupPlan.from_json(obj.section("warmup")),
-            answer=KnownAnswer.from_json(obj.section("answer")) if obj.has("answer") else None,
+            answer=answer,
+            answer_manifest=answer_manifest,
             compile_cache=CompileCache.from_json(obj.section("compile_cache")) if obj.has("compile_cache") else None,
             drain_timeout_s=drain.number("timeout_s"),
         )
@@ -286,6 +291,20 @@ class Config:
         kinds = [path.kind for path in self.paths]
         for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
             obj.wrong("weights.paths", f"holds {kind} twice")
+
+
+def _answer(obj: Fields) -> tuple[KnownAnswer | None, str | None]:
+    """`answer`: the known answer itself, or `{"manifest": "s3://..."}`, or null."""
+    if not obj.has("answer"):
+        return None, None
+    answer = obj.section("answer")
+    if not answer.has("manifest"):
+        return KnownAnswer.from_json(answer), None
+    manifest = answer.text("manifest")
+    if not manifest.startswith("s3://"):
+        answer.wrong("manifest", f"must be an s3:// URI, not {manifest!r}")
+    answer.close()
+    return None, manifest
 
 
 LABELS = ("model", "revision", "instance", "image")

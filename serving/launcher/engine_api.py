@@ -14,6 +14,9 @@ from serving.launcher.fields import json_object
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+HEALTH_TIMEOUT_S = 2.0
+"""A busy engine takes a while to say that it is well; whoever asks the launcher has to wait longer than this."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:

@@ -82,6 +82,7 @@ class AnswerFacts:
         check: `known` or `sanity`.
         right: the verdict.
         reason: why it is wrong; empty when it is right.
+        unknown: why no known answer was there to compare with; empty when there was one, or none is looked for.
         firm_tokens: leading tokens that were no near ties.
     """
 
@@ -92,6 +93,7 @@ class AnswerFacts:
     token_ids: list[int]
     text: str
     firm_tokens: int
+    unknown: str = ""
 
 
 @dataclass(kw_only=True)

@@ -50,6 +50,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from serving.launcher.answer import check_answer
+from serving.launcher.answer_reader import AnswerReader
 from serving.launcher.children import Children, exit_code_of, kill_group
 from serving.launcher.command import check_engine_argv, engine_arguments, without_secrets
 from serving.launcher.config import Config, read_config
@@ -94,6 +95,8 @@ class Launcher:
         self._worker = Worker([sys.executable, str(Path(__file__).resolve())], self._children, self._status.stopping)
         cache = config.compile_cache
         self._cache = KeptCache(cache, self._ledger.cache, self._worker, console) if cache is not None else None
+        manifest = config.answer_manifest
+        self._recorded = AnswerReader(manifest, self._worker) if manifest is not None else None
         self._engine: Engine | None = None
         self._prepared: Prepared | None = None
 
@@ -206,6 +209,8 @@ class Launcher:
         self._console.say("engine-starts", argv=without_secrets(argv), at_s=round(self._timeline.now(), 3))
         self._ledger.engine_started(log)
         engine = self._engine = Engine(self._children, self._console, log, argv)
+        if self._recorded is not None:
+            self._recorded.begin()
         if self._status.stopping.is_set():
             engine.send(signal.SIGTERM)  # the signal came while there was no engine to send it to
         return engine
@@ -249,7 +254,9 @@ class Launcher:
         Warmup(self._api, self._config.warmup, warmup, stopped).run()
         if stopped():
             return
-        ledger.answer = check_answer(self._api, self._config.answer, _ANSWER_TIMEOUT_S)
+        known, unknown = (self._config.answer, "") if self._recorded is None else self._recorded.get()
+        ledger.answer = check_answer(self._api, known, _ANSWER_TIMEOUT_S)
+        ledger.answer.unknown = unknown
         ledger.end()
         if not warmup.requests:
             self._status.set("refused", f"no request of the warm-up succeeded: {'; '.join(warmup.failed[:2])}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from serving.launcher.engine_api import HEALTH_TIMEOUT_S
 from serving.launcher.metrics import LedgerCollector
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from serving.launcher.ledger import Ledger
     from serving.launcher.status import Status
     from serving.launcher.timeline import Timeline
-
-_HEALTH_TIMEOUT_S = 2.0
 
 
 class ProbeServer(http.server.ThreadingHTTPServer):
@@ -96,7 +95,7 @@ class Probes:
         """Whether a request would be answered, rightly and at normal speed."""
         if self._status.state != "ready":
             return self._answer(ok=False, reason=self._status.reason)
-        health = self._api.health(_HEALTH_TIMEOUT_S)
+        health = self._api.health(HEALTH_TIMEOUT_S)
         return self._answer(
             ok=health == http.HTTPStatus.OK, reason=f"the engine's /health answers {health or 'nothing'}"
         )
@@ -105,7 +104,7 @@ class Probes:
         """Whether a restart would help: only when a loaded engine says that it is dead."""
         if not self._status.decided():
             return self._answer(ok=True, reason=self._status.reason)
-        health = self._api.health(_HEALTH_TIMEOUT_S)
+        health = self._api.health(HEALTH_TIMEOUT_S)
         dead = health >= http.HTTPStatus.INTERNAL_SERVER_ERROR
         return self._answer(ok=not dead, reason=f"the engine's /health answers {health or 'nothing'}")
 

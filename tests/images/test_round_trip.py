@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from scripts.cli import run
-from tests.images.lab.build import tool
 from tests.images.traps import TRAPS
+from tests.images.unpacked import mtree
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def mtree(layout: Path, tag: str, bundle: Path) -> list[list[str]]:
-    """What umoci records of an unpacked root: type, mode, owner, links, size, content, xattrs and time of each path."""
-    subprocess.run(
-        [tool("umoci"), "unpack", "--image", f"{layout}:{tag}", str(bundle)], check=True, capture_output=True
-    )
-    (record,) = bundle.glob("*.mtree")
-    lines = [line for line in record.read_text().splitlines() if line and not line.startswith("#")]
-    return [sorted(line.split(" ")) for line in lines]
 
 
 @pytest.mark.parametrize("trap", TRAPS)

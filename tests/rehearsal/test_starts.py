@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
+import urllib.request
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from infra.stack_file import names
-from scripts.rehearsal.engine_env import SCRIPTS, EngineEnv
 from scripts.rehearsal.local_pod import buckets, workload
 from scripts.rehearsal.pod import RunningPod
 from scripts.rehearsal.site import Site, changed
 from scripts.rehearsal.starts import READY_WITHIN_S, Start, ask
-from serving.launcher.command import engine_arguments
 from serving.launcher.config import Config
-from tests.rehearsal.conftest import rendered
 
 
 def test_every_phase_is_told_and_they_sum_to_the_wall_clock(starts: tuple[Start, Start]) -> None:
@@ -79,14 +76,41 @@ def test_users_get_the_same_answers_from_both(starts: tuple[Start, Start]) -> No
     assert (cold.exit_code, warm.exit_code) == (0, 0)
 
 
-def test_an_answer_that_was_recorded_is_right_the_next_time(site: Site, starts: tuple[Start, Start]) -> None:
-    recorded = starts[0].ledger["answer"]
-    known = {name: recorded[name] for name in ("prompt", "token_ids", "firm_tokens", "text")}
-    with RunningPod.started(changed(site.fresh_pod(), answer=known), site.folder / "known") as running:
-        answer = running.ready(READY_WITHIN_S)["answer"]
+@pytest.fixture(scope="module")
+def recorded(site: Site, starts: tuple[Start, Start]) -> tuple[dict[str, Any], str]:
+    """Ledger, and the engine's own metrics, of a start whose staged manifest holds what the first one answered."""
+    answer = starts[0].ledger["answer"]
+    place = {"Bucket": site.staged.bucket, "Key": site.staged.model.manifest_key}
+    manifest = json.loads(site.store.client().get_object(**place)["Body"].read())
+    manifest["answer"] = {name: answer[name] for name in ("prompt", "token_ids", "firm_tokens", "text")}
+    site.store.client().put_object(**place, Body=json.dumps(manifest).encode())
+    pod = site.fresh_pod()
+    with RunningPod.started(pod, site.folder / "known") as running:
+        ledger = running.ready(READY_WITHIN_S)
+        with urllib.request.urlopen(f"http://127.0.0.1:{pod.config['engine_port']}/metrics") as page:
+            metrics = page.read().decode()
         running.stop()
+    return ledger, metrics
+
+
+def test_an_answer_that_was_recorded_is_right_the_next_time(recorded: tuple[dict[str, Any], str]) -> None:
+    answer = recorded[0]["answer"]
     assert answer["check"] == "known"
     assert answer["right"] is True
+
+
+def test_the_scaler_finds_in_the_engines_metrics_what_it_looks_for(
+    site: Site, recorded: tuple[dict[str, Any], str]
+) -> None:
+    (scaled,) = (found for found in site.objects if found["kind"] == "ScaledObject")
+    asked = [trigger["metadata"] for trigger in scaled["spec"]["triggers"] if trigger["type"] == "metrics-api"]
+    shown = {
+        f'{sample.name}{{model_name="{sample.labels.get("model_name")}"}}': sample.value
+        for family in text_string_to_metric_families(recorded[1])
+        for sample in family.samples
+    }
+    assert len(asked) == 2
+    assert [shown[about["valueLocation"]] for about in asked] == [0.0, 0.0]
 
 
 def node_cached(site: Site, config: Any) -> dict[str, Any]:
@@ -132,30 +156,3 @@ def test_the_rehearsed_pod_is_the_rendered_one(site: Site) -> None:
     assert [option for option in kept if option not in pod.argv and option not in listed] == []
     assert Config.from_json(pod.config).gpus == 0
     assert buckets(pod.config) == {site.staged.bucket}
-
-
-def test_the_real_parser_understands_every_rendered_command(env: EngineEnv) -> None:
-    """All model stacks, all weights paths, options for GPUs included."""
-    commands: list[list[str]] = []
-    for stack in (name for name in names() if name != "dev"):
-        container, config_map = workload(rendered(stack))
-        config = Config.from_json(json.loads(config_map["data"]["launcher.json"]))
-        command = container["command"][container["command"].index("--") + 1 :]
-        commands += [engine_arguments(command, path, path.directory) for path in config.paths]
-    wrong = ["vllm", "serve", "s3://b/m/", "--no-such-option", "1"]
-    done = subprocess.run(
-        [str(env.python), str(SCRIPTS / "parse_commands.py")],
-        input=json.dumps([*commands, wrong]),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    *understood, refused = json.loads(done.stdout)
-    assert len(understood) == len(commands) >= 3
-    for command, found in zip(commands, understood, strict=True):
-        assert "refused" not in found, (command, found)
-        assert found["model_tag"] == command[2]
-        assert str(found["port"]) == command[command.index("--port") + 1]
-        assert str(found["tensor_parallel_size"]) == command[command.index("--tensor-parallel-size") + 1]
-    assert "no-such-option" in str(refused["refused"])

@@ -31,6 +31,7 @@ ETCD = "3.6.16"
 KUBERNETES = "1.36.3"
 KWOK = "0.8.0"
 KEDA = "2.21.0"
+KEDA_PROTO_ANNOTATIONS = "v0.1.1-0.20260629224316-835bd8d49cb4"
 PROMETHEUS_OPERATOR = "0.85.0"
 # The provider's module carries no release tags: this is the commit of release 4.25.0.
 KUBERNETES_PROVIDER = "4.25.0"
@@ -183,6 +184,18 @@ def build_kwok(bench: Bench) -> None:
     (bench.folder / "kwok-stages.yaml").write_text("\n---\n".join(file.read_text() for file in chosen))
 
 
+def build_keda(bench: Bench) -> None:
+    """KEDA's operator: it scales between none and one; from one upward the API server's own autoscaler takes over."""
+    bench.start_module()
+    # One of its indirect requirements names a release that was never published; the next one was.
+    proto = "github.com/nexus-rpc/nexus-proto-annotations"
+    bench.go("mod", "edit", "-replace", f"{proto}@v0.1.0={proto}@{KEDA_PROTO_ANNOTATIONS}")
+    bench.go("get", f"github.com/kedacore/keda/v2/cmd/operator@v{KEDA}")
+    bench.build("keda-operator", "github.com/kedacore/keda/v2/cmd/operator")
+    for definition in (bench.source_of("github.com/kedacore/keda/v2") / "config/crd/bases").glob("*.yaml"):
+        install(definition, bench.folder / "keda" / definition.name)
+
+
 def fetch_definitions(bench: Bench) -> None:
     """CustomResourceDefinitions of objects that stacks render: the operators behind them are not needed."""
     bench.start_module()
@@ -237,6 +250,11 @@ ENGINES = {
         makes=("bin/kube-apiserver", "bin/kube-controller-manager", "bin/kube-scheduler"),
     ),
     "kwok": Engine(recipe=build_kwok, versions=(KWOK,), makes=("bin/kwok", "kwok-stages.yaml")),
+    "keda": Engine(
+        recipe=build_keda,
+        versions=(KEDA, KEDA_PROTO_ANNOTATIONS),
+        makes=("bin/keda-operator", "keda/keda.sh_scaledobjects.yaml"),
+    ),
     "definitions": Engine(
         recipe=fetch_definitions,
         versions=(KEDA, PROMETHEUS_OPERATOR),

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from scripts.account import dollars
 from scripts.account.found import FREE, Facts, Kind
 from scripts.account.ownership import Owners, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import VpcEndpointTypeDef
 
 
 def _listed(clients: Clients) -> Iterator[VpcEndpointTypeDef]:
-    for page in clients.ec2.get_paginator("describe_vpc_endpoints").paginate():
+    for page in clients.ec2.get_paginator("describe_vpc_endpoints").paginate(PaginationConfig=PAGES):
         yield from (each for each in page["VpcEndpoints"] if str(each.get("State", "")).lower() != "deleted")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind
 from scripts.account.ownership import Owners, Verdict
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import DescribeFastSnapshotRestoreSuccessItemTypeDef
@@ -18,7 +18,7 @@ ON = ("enabling", "optimizing", "enabled")
 
 def _listed(clients: Clients) -> Iterator[DescribeFastSnapshotRestoreSuccessItemTypeDef]:
     pages = clients.ec2.get_paginator("describe_fast_snapshot_restores").paginate(
-        Filters=[{"Name": "state", "Values": list(ON)}]
+        Filters=[{"Name": "state", "Values": list(ON)}], PaginationConfig=PAGES
     )
     for page in pages:
         yield from page["FastSnapshotRestores"]

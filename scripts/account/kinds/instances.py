@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind
 from scripts.account.ownership import Owners, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -19,7 +19,7 @@ ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 def _listed(clients: Clients) -> Iterator[InstanceTypeDef]:
     pages = clients.ec2.get_paginator("describe_instances").paginate(
-        Filters=[{"Name": "instance-state-name", "Values": list(ALIVE)}]
+        Filters=[{"Name": "instance-state-name", "Values": list(ALIVE)}], PaginationConfig=PAGES
     )
     for page in pages:
         for reservation in page["Reservations"]:

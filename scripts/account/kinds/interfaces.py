@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scripts.account import dollars
 from scripts.account.found import FREE, Facts, Kind
 from scripts.account.ownership import Ours, Owners, Unknown, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import NetworkInterfaceTypeDef
@@ -18,7 +18,7 @@ INSTANCE_TAG = "node.k8s.amazonaws.com/instance_id"
 
 
 def _listed(clients: Clients) -> Iterator[NetworkInterfaceTypeDef]:
-    for page in clients.ec2.get_paginator("describe_network_interfaces").paginate():
+    for page in clients.ec2.get_paginator("describe_network_interfaces").paginate(PaginationConfig=PAGES):
         yield from page["NetworkInterfaces"]
 
 

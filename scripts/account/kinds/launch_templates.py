@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from scripts.account.found import FREE, Facts, Kind
 from scripts.account.ownership import Owners, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import LaunchTemplateTypeDef
 
 
 def _listed(clients: Clients) -> Iterator[LaunchTemplateTypeDef]:
-    for page in clients.ec2.get_paginator("describe_launch_templates").paginate():
+    for page in clients.ec2.get_paginator("describe_launch_templates").paginate(PaginationConfig=PAGES):
         yield from page["LaunchTemplates"]
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind
 from scripts.account.ownership import Owners, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import NatGatewayTypeDef
 
 
 def _listed(clients: Clients) -> Iterator[NatGatewayTypeDef]:
-    for page in clients.ec2.get_paginator("describe_nat_gateways").paginate():
+    for page in clients.ec2.get_paginator("describe_nat_gateways").paginate(PaginationConfig=PAGES):
         # A deleted one stays visible for an hour.
         yield from (each for each in page["NatGateways"] if each.get("State") not in ("deleted", "failed"))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind, Price
 from scripts.account.ownership import Owners, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import CapacityReservationTypeDef
@@ -17,7 +17,7 @@ OVER = ("expired", "cancelled", "failed", "payment-failed", "unsupported")
 
 
 def _listed(clients: Clients) -> Iterator[CapacityReservationTypeDef]:
-    for page in clients.ec2.get_paginator("describe_capacity_reservations").paginate():
+    for page in clients.ec2.get_paginator("describe_capacity_reservations").paginate(PaginationConfig=PAGES):
         yield from (each for each in page["CapacityReservations"] if each.get("State") not in OVER)
 
 

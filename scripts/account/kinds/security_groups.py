@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from scripts.account.found import FREE, Facts, Kind
 from scripts.account.ownership import Owners, Unknown, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import SecurityGroupTypeDef
 
 
 def _listed(clients: Clients) -> Iterator[SecurityGroupTypeDef]:
-    for page in clients.ec2.get_paginator("describe_security_groups").paginate():
+    for page in clients.ec2.get_paginator("describe_security_groups").paginate(PaginationConfig=PAGES):
         # The default group comes and goes with its VPC.
         yield from (each for each in page["SecurityGroups"] if each.get("GroupName") != "default")
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind
 from scripts.account.ownership import Ours, Owners, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import SnapshotTypeDef
 
 
 def _listed(clients: Clients) -> Iterator[SnapshotTypeDef]:
-    for page in clients.ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"]):
+    for page in clients.ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], PaginationConfig=PAGES):
         yield from (snapshot for snapshot in page["Snapshots"] if snapshot.get("OwnerId") == clients.account)
 
 

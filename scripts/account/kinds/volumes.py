@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind
 from scripts.account.ownership import Owners, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import VolumeTypeDef
 
 
 def _listed(clients: Clients) -> Iterator[VolumeTypeDef]:
-    for page in clients.ec2.get_paginator("describe_volumes").paginate():
+    for page in clients.ec2.get_paginator("describe_volumes").paginate(PaginationConfig=PAGES):
         yield from page["Volumes"]
 
 

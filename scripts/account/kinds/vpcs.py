@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from scripts.account.found import FREE, Facts, Kind
 from scripts.account.ownership import Ours, Owners, Verdict, tags_of
-from scripts.account.session import Clients
+from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import VpcTypeDef
 
 
 def _listed(clients: Clients) -> Iterator[VpcTypeDef]:
-    for page in clients.ec2.get_paginator("describe_vpcs").paginate():
+    for page in clients.ec2.get_paginator("describe_vpcs").paginate(PaginationConfig=PAGES):
         yield from page["Vpcs"]
 
 

@@ -1,9 +1,10 @@
 """Parses engine command lines with vLLM's own parser: no GPU, nothing started.
 
     python parse_commands.py < COMMANDS
+    python parse_commands.py --flags
 
 COMMANDS is a JSON list of commands, each a list of strings that begins with `vllm serve`. One JSON list on standard
-output: for each command what was understood, or why it was refused.
+output: for each command what was understood, or why it was refused; with --flags every option there is.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -25,14 +26,18 @@ SHOWN = (
     "served_model_name",
     "tensor_parallel_size",
     "shutdown_timeout",
+    "enforce_eager",
 )
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Reads, parses, prints."""
     parser = FlexibleArgumentParser()
     serve = ServeSubcommand()
-    serve.subparser_init(parser.add_subparsers(dest="subparser"))
+    serving = serve.subparser_init(parser.add_subparsers(dest="subparser"))
+    if arguments == ["--flags"]:
+        json.dump(sorted({option for action in serving._actions for option in action.option_strings}), sys.stdout)  # noqa: SLF001 - argparse lists them nowhere else
+        return
     results = []
     for command in json.load(sys.stdin):
         said = io.StringIO()
@@ -50,4 +55,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

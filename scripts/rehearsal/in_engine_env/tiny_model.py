@@ -2,7 +2,8 @@
 
     python tiny_model.py FOLDER
 
-Its weights are drawn wide, so that it prefers one next token clearly over the others: a known answer of it is firm.
+Its weights are drawn wide and from a chosen seed, so that it prefers the first tokens of the launcher's prompt clearly
+over all others: a known answer of it is firm.
 Run by the engine environment's Python, which has torch, transformers and tokenizers.
 """
 
@@ -17,6 +18,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 VOCABULARY = 512
+SEED = 30
+"""Of 20 to 43 the one with the most leading tokens (six) that lead by a nat or more."""
 BEGIN, END = "<s>", "</s>"
 TEXT = (
     "A cold start is the time from asking for one more replica to its first answer at normal speed.",
@@ -51,7 +54,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 def model() -> LlamaForCausalLM:
     """Random weights from a fixed seed, in bf16."""
-    torch.manual_seed(20)
+    torch.manual_seed(SEED)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=256,

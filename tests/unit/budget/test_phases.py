@@ -56,6 +56,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             layers=None if sizes is None else tuple(LayerCase(bytes=size) for size in sizes),
             registry=draw(st.sampled_from(["ecr", "docker-hub"])),
             cached=draw(st.booleans()),
+            hydration_mib_s=draw(st.sampled_from([None, 100.0, 300.0])),
         ),
         pull=PullCase(
             snapshotter=draw(st.sampled_from(["soci", "overlayfs"])),
@@ -79,6 +80,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         engine=EngineCase(
             compile_cache=draw(st.sampled_from(["hit", "miss", "none"])),
             eager=draw(st.booleans()),
+            startup_plan=draw(st.booleans()),
             capture_sizes=draw(st.integers(0, 100)),
             cpu_factor=draw(st.one_of(st.none(), st.floats(0.2, 3))),
             version=draw(st.one_of(st.none(), st.just((0, 10)), st.just((0, 33)))),
@@ -106,6 +108,18 @@ def test_what_is_there_takes_no_time(scenario: Scenario) -> None:
     warm = replace(scenario, node=NodeCase(warm=True), image=replace(scenario.image, cached=True))
     phases = budget_of(warm).phases
     assert phases["node"].expected_s == phases["pull"].expected_s == 0
+
+
+def test_a_snapshot_is_fetched_while_the_node_boots_and_only_the_rest_is_waited_for() -> None:
+    image = ImageCase(bytes=10e9, unpack_ratio=2.0, cached=True)
+    slow = budget_of(base(image=replace(image, hydration_mib_s=100.0)))
+    whole_s = 20e9 / (100 * 2**20)
+    assert slow.phases["pull"].expected_s == pytest.approx(whole_s - slow.phases["node"].expected_s)
+    assert slow.phases["pull"].low_s == pytest.approx(max(0.0, whole_s - slow.phases["node"].high_s))
+    assert slow.phases["pull"].high_s == pytest.approx(whole_s - slow.phases["node"].low_s)
+    fast = budget_of(base(image=replace(image, hydration_mib_s=300.0)))
+    assert fast.phases["pull"].expected_s == 0
+    assert budget_of(base(image=image)).phases["pull"].high_s == 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -192,6 +206,13 @@ def test_distributed_ratio_is_near_the_reported_one() -> None:
 def test_eager_drops_compile_and_capture() -> None:
     parts = engine_parts(base(engine=EngineCase(eager=True)), C)
     assert set(parts) == {"profile"}
+
+
+def test_an_eager_engine_with_a_stored_plan_has_nothing_left_to_do() -> None:
+    case = base(engine=EngineCase(eager=True, startup_plan=True))
+    engine = budget_of(case).phases["engine"]
+    assert (engine.low_s, engine.high_s) == (0, 0)
+    assert engine.bound_by.startswith("nothing")
 
 
 def test_a_hit_costs_less_than_a_miss_and_less_again_since_whole_functions_are_stored() -> None:

@@ -214,6 +214,28 @@ def test_every_engine_setting_owns_a_flag(setting: str) -> None:
     assert f"model.engine.{setting}" in RESERVED_FLAGS.values()
 
 
+@pytest.mark.parametrize(
+    ("arg", "words_of_it"),
+    [
+        ("--enable-prefix-cachin", "vLLM has no flag --enable-prefix-cachin. Did you mean --enable-prefix-caching?"),
+        ("--kv_cache_dtyp=fp8", "vLLM has no flag --kv-cache-dtyp. Did you mean --kv-cache-dtype?"),
+        ("--qqq=1", "vLLM has no flag --qqq. Take it out; `vllm serve --help=all` shows what there is."),
+        ("-z", "vLLM has no flag -z. Take it out; `vllm serve --help=all` shows what there is."),
+    ],
+)
+def test_a_flag_that_vllm_does_not_have_is_refused(arg: str, words_of_it: str) -> None:
+    assert words(arg) == [f"model.engine.args[0]: {words_of_it}"]
+
+
+@pytest.mark.parametrize("arg", ["--kv_cache_dtype=fp8", "-cc.mode=3", "--speculative-config.method=ngram", "-O2"])
+def test_every_spelling_of_a_flag_that_it_has_is_let_through(arg: str) -> None:
+    assert words(arg) == []
+
+
+def test_a_release_newer_than_the_list_may_have_more_flags() -> None:
+    assert words("--brand-new=1", version=(0, 33, 0)) == []
+
+
 def test_a_value_without_its_flag_is_refused() -> None:
     assert words("--seed", "1") == [
         "model.engine.args[1]: '1' is no flag. Write a flag and its value as one: --flag=value."
@@ -221,7 +243,7 @@ def test_a_value_without_its_flag_is_refused() -> None:
 
 
 def test_every_problem_at_once_each_with_its_place() -> None:
-    found = words("x", "--ok=1", "--port=9", version=(0, 20, 0))
+    found = words("x", "--seed=1", "--port=9", version=(0, 20, 0))
     assert found == [
         "model.engine.version: vLLM 0.20.0 is too old. Use 0.27.1 or newer.",
         "model.engine.args[0]: 'x' is no flag. Write a flag and its value as one: --flag=value.",

@@ -46,6 +46,17 @@ def full() -> dict[str, Any]:
     return config
 
 
+def test_an_answer_is_known_or_recorded_in_a_manifest() -> None:
+    read = Config.from_json(full() | {"answer": {"manifest": "s3://bucket/manifests/acme/tiny/aa.json"}})
+    assert (read.answer, read.answer_manifest) == (None, "s3://bucket/manifests/acme/tiny/aa.json")
+    read = Config.from_json(full() | {"answer": None})
+    assert (read.answer, read.answer_manifest) == (None, None)
+    assert problems_of(full() | {"answer": {"manifest": "/a.json", "prompt": "a"}}) == (
+        "answer.manifest: must be an s3:// URI, not '/a.json'",
+        "answer.prompt: is unknown",
+    )
+
+
 def problems_of(document: object) -> tuple[str, ...]:
     with pytest.raises(BadConfig) as caught:
         Config.from_json(document)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.engine import EngineSpec
+from serving.launcher.engine_api import HEALTH_TIMEOUT_S
 from serving.manifests import (
     CompileCacheSpec,
     Phase,
@@ -539,6 +540,7 @@ def test_known_deadlines() -> None:
     assert container_of()["startupProbe"] == {
         "httpGet": {"path": "/startup", "port": "launcher"},
         "periodSeconds": 5,
+        "timeoutSeconds": 3,
         "failureThreshold": 54,
     }
     assert by_kind()["Deployment"]["spec"]["progressDeadlineSeconds"] == 270 + 225
@@ -560,6 +562,20 @@ def test_every_probe_asks_the_launcher() -> None:
         "readiness": {"path": "/ready", "port": "launcher"},
         "liveness": {"path": "/live", "port": "launcher"},
     }
+
+
+def test_a_busy_engine_is_not_killed_for_a_slow_answer() -> None:
+    """Kubelet waits longer for the launcher than the launcher for the engine; its own default is one second."""
+    container = container_of()
+    for name in ("startup", "readiness", "liveness"):
+        assert container[f"{name}Probe"]["timeoutSeconds"] > HEALTH_TIMEOUT_S
+
+
+def test_replicas_spread_over_zones_where_there_is_a_choice() -> None:
+    (spread,) = pod_of()["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "topology.kubernetes.io/zone"
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert spread["labelSelector"] == {"matchLabels": {"coldstart/model": "llama"}}
 
 
 @given(shutdown=st.integers(0, 3_600))
@@ -597,6 +613,7 @@ def test_no_replica_at_first_so_that_up_never_waits_for_a_gpu() -> None:
 def test_a_drain_is_slowed_but_never_blocked() -> None:
     assert by_kind()["PodDisruptionBudget"]["spec"] == {
         "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
         "selector": {"matchLabels": {"coldstart/model": "llama"}},
     }
 
@@ -638,11 +655,15 @@ def test_scaling_by_the_queue_and_by_the_clock() -> None:
     check_scaled_object(manifest)
     spec = manifest["spec"]
     assert (spec["minReplicaCount"], spec["maxReplicaCount"], spec["cooldownPeriod"]) == (0, 3, 700)
-    queue, clock = spec["triggers"]
+    queue, served, clock = spec["triggers"]
     assert queue["type"] == "metrics-api"
     assert queue["metadata"]["url"] == "http://llama.llama.svc:8000/metrics"
     assert queue["metadata"]["valueLocation"] == 'vllm:num_requests_waiting{model_name="llama"}'
     assert queue["metadata"]["targetValue"] == "4"
+    assert served["metadata"] == queue["metadata"] | {
+        "valueLocation": 'vllm:num_requests_running{model_name="llama"}',
+        "targetValue": str(SPEC.engine.concurrency),
+    }
     assert clock == {
         "type": "cron",
         "metadata": {

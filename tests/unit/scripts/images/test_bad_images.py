@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from scripts.cli import run
+from tests.images.lab.large import GzipLayer, tiny_files
 from tests.images.loopback_registry import Faults, LoopbackRegistry
-from tests.images.synthetic import MadeImage, Tar, digest, image
+from tests.images.synthetic import LAYER, MadeImage, Tar, digest, image, write_layout_of
 
 
 @pytest.fixture(autouse=True)
@@ -184,12 +185,47 @@ def test_no_permission_to_push(capsys: pytest.CaptureFixture[str]) -> None:
     assert "refuses access" in capsys.readouterr().err
 
 
-def test_thousands_of_tiny_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tar = Tar()
-    for folder in range(10):
-        tar.folder(f"d{folder}")
-        for file in range(1000):
-            tar.file(f"d{folder}/f{file}", b"%d" % file)
-    image(tar).write_layout(tmp_path / "image")
+def test_no_permission_to_pull(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with LoopbackRegistry(Faults(basic="bm9ib2R5OmtleQ==")) as registry:
+        reference = registry.add("team/engine", "v1", image(GOOD))
+        assert run(["image", "repack", reference, "--to", f"oci:{tmp_path}/out:new"]) == 1
+    error = capsys.readouterr().err
+    assert "refuses access" in error
+    assert "bm9ib2R5OmtleQ==" not in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_layer_that_ends_early_on_its_way(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    made = image(GOOD)
+    name = json.loads(made.manifest)["layers"][0]["digest"]
+    with LoopbackRegistry() as registry:
+        reference = registry.add("team/engine", "v1", made)
+        registry.blobs["team/engine", name] = registry.blobs["team/engine", name][:-100]
+        assert run(["image", "repack", reference, "--to", f"oci:{tmp_path}/out:new"]) == 1
+    assert "truncated" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    image(GOOD).write_layout(tmp_path / "image")
+    (tmp_path / "file").write_text("in the way")
+    assert run(["image", "repack", f"oci:{tmp_path}/image:v1", "--to", f"oci:{tmp_path}/file/out:new"]) in (1, 2)
+    error = capsys.readouterr().err
+    assert str(tmp_path / "file") in error
+    assert "Traceback" not in error
+
+
+def test_a_hundred_thousand_tiny_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blobs = tmp_path / "image" / "blobs" / "sha256"
+    blobs.mkdir(parents=True)
+    with (blobs / "partial").open("wb") as file:
+        layer = GzipLayer(file)
+        for piece in tiny_files(100_000):
+            layer.add(*piece)
+        layer.close()
+    (blobs / "partial").rename(blobs / layer.packed.hexdigest())
+    listed = [{"mediaType": f"{LAYER}+gzip", "digest": f"sha256:{layer.packed.hexdigest()}", "size": layer.bytes}]
+    write_layout_of(tmp_path / "image", listed, [f"sha256:{layer.unpacked.hexdigest()}"])
     assert run(["image", "inspect", f"oci:{tmp_path}/image:v1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["files"] == 10_010
+    # Besides the files: usr/lib/python3/dist-packages, and a folder for every five hundred.
+    assert json.loads(capsys.readouterr().out)["files"] == 100_000 + 4 + 200

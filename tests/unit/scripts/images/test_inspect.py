@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from budget.coefficients import coefficients
+from budget.image import unpacked_bytes
 from budget.plan import plan_of
 from budget.scenario import Scenario
 from infra.forecast import scenario
@@ -147,9 +150,11 @@ def test_layers_written_into_the_stack_file_are_what_plans_use(
     assert yaml.safe_load(written)["config"]["coldstart:model"]["image_facts"] == {
         "compressed_bytes": sum(sizes),
         "layers": sizes,
+        "unpacked_bytes": sum(len(tar) for tar, _ in fat.layers),
     }
     planned = scenario_of(STACK, stacks)
     assert [layer.bytes for layer in planned.image.layers] == sizes
+    assert unpacked_bytes(planned.image, coefficients()) == pytest.approx(sum(len(tar) for tar, _ in fat.layers))
 
 
 def test_a_plan_says_what_a_repack_and_a_slim_image_would_save(stacks: Path) -> None:
@@ -159,3 +164,29 @@ def test_a_plan_says_what_a_repack_and_a_slim_image_would_save(stacks: Path) -> 
     saved = {effect.lever: effect.saves_s for effect in plan.levers}
     assert saved["rebalance-layers"] > 10
     assert saved["slim-image"] > 5
+
+
+def test_the_command_line_plans_from_the_layers_and_shows_both_levers(
+    stacks: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("scripts.plan_stack.read", lambda name: read(name, stacks))
+    name = "dev-llama-3-1-8b"
+
+    def planned() -> dict[str, Any]:
+        assert run(["plan", name, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def pull_of(plan: dict[str, Any]) -> dict[str, Any]:
+        return next(phase["detail"] for phase in plan["phases"] if phase["phase"] == "pull")
+
+    assert pull_of(planned())["layers_known"] is False
+    write_facts(
+        stacks / f"Pulumi.{name}.yaml", [Sizes(bytes=size, unpacked_bytes=2.2 * size) for size in (2e8, 5e9, 1e8)]
+    )
+    found = planned()
+    detail = pull_of(found)
+    assert (detail["layers_known"], detail["layers"], detail["largest_layer_bytes"]) == (True, 3, 5_000_000_000)
+    assert detail["unpacked_bytes"] == pytest.approx(2.2 * 5.3e9)
+    levers = {lever["lever"]: lever["saves_s"] for lever in found["levers"]}
+    assert levers["rebalance-layers"] > 10
+    assert levers["slim-image"] > 5

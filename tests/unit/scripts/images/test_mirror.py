@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from moto import mock_aws
 
 from budget.problems import BadInput
 from infra.addons import Chart
+from infra.settings import Addons, Egress, Presence, Recorder
 from infra.stack_file import read
 from scripts.cli import run
 from scripts.failure import Failure
+from scripts.images import environment_images
 from scripts.images.ecr import ensure_repository, region_of
 from scripts.images.environment_images import chart_images, needed_images
 from scripts.images.mirror import split_destination, target_reference
@@ -150,6 +153,26 @@ def test_an_environment_needs_its_engines_and_its_controllers(charts: str) -> No
         assert [each.reference for each in scaler] == ["registry.k8s.io/autoscaling/cluster-autoscaler:v1.99.0"]
         with pytest.raises(Failure, match=r"has no keda 9\.9\.9"):
             list(chart_images(Chart("keda", "9.9.9", charts, "keda"), client))
+
+
+@pytest.mark.parametrize(
+    ("egress", "presence", "controllers"),
+    [("nat", "install", 4), ("nat", "present", 0), ("none", "present", 4)],
+)
+def test_what_else_an_environment_needs(
+    stacks: Path, charts: str, monkeypatch: pytest.MonkeyPatch, egress: str, presence: str, controllers: int
+) -> None:
+    monkeypatch.setattr(environment_images, "KEDA", Chart("keda", "2.21.0", charts, "keda"))
+    monkeypatch.setattr(environment_images, "AUTOSCALER", Chart("cluster-autoscaler", "9.59.0", charts, "kube-system"))
+    stack = read("dev", stacks)
+    addons = Addons(keda=Presence(presence), cluster_autoscaler=Presence(presence))
+    network = stack.environment.network.model_copy(update={"egress": Egress(egress)})
+    changed = {"addons": addons, "network": network, "recorder": Recorder(image="example.com/python:3.13")}
+    environment = stack.environment.model_copy(update=changed)
+    needed = needed_images(replace(stack, environment=environment), directory=stacks)
+    of = [each.of for each in needed]
+    assert [each.reference for each in needed if each.of == "recorder"] == ["example.com/python:3.13"]
+    assert sum("keda" in each or "autoscaler" in each for each in of) == controllers
 
 
 def test_a_model_needs_its_engine_alone(stacks: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -44,6 +45,10 @@ class Quiet:
 
 def repacked(made: MadeImage, folder: Path, tag: str = "new", **wish: Any) -> Repacked:
     made.write_layout(folder / "from")
+    return cut_again(folder, tag, **wish)
+
+
+def cut_again(folder: Path, tag: str = "new", **wish: Any) -> Repacked:
     return repack(
         LayoutSource(folder / "from", "v1"),
         LayoutTarget(folder / "to", tag),
@@ -229,6 +234,19 @@ def test_a_full_disk_is_said_before_anything_is_read(tmp_path: Path, monkeypatch
     monkeypatch.setattr("scripts.images.repack.shutil.disk_usage", lambda _: usage)
     with pytest.raises(Failure, match="set TMPDIR to a larger disk"):
         repacked(image(Tar().file("a")), tmp_path)
+
+
+def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:
+    made = image(Tar().file("a", noise(3_000_000)))
+    made.write_layout(tmp_path / "from")
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, most[1]))
+    try:
+        with pytest.raises(Failure, match=r"no room for tar streams: .*: set TMPDIR to a larger disk"):
+            cut_again(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert not (tmp_path / "to").exists()
 
 
 def test_docker_save_files_are_read_and_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,19 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from budget.problems import BadInput
+from infra.forecast import budget
+from infra.rules import check, warnings
+from infra.specs import model_specs
 from infra.stack_file import Stack, read
 from scripts.cli import run
+from scripts.explain import explanations
 from scripts.failure import Failure
 from scripts.images.bake import bake_user_data, static_pod
 from scripts.images.hydration import FAST_SNAPSHOT_RESTORE, hydration_of
-from scripts.images.snapshot import Bake, Clients, Place, bake_of, make_snapshot, volume_of
+from scripts.images.snapshot import Bake, Clients, Place, bake_of, make_snapshot, settings_of
+from scripts.images.snapshot_view import bake_lines
 
+SNAPSHOT = "snap-0123456789abcdef0"
 NAME = "dev-llama-3-1-8b"
 RATE = {"hydrate": "300", "usd_per_gib": 0.005}
 
@@ -146,22 +152,57 @@ def test_user_data_pulls_with_soci_and_holds_no_secret(stack: Stack) -> None:
     assert "password" not in asked.user_data.lower()
 
 
-def test_the_launch_template_names_snapshot_and_rate(stack: Stack) -> None:
-    asked = bake_of(stack, **RATE)
-    assert volume_of(asked, "snap-1") == {
-        "DeviceName": "/dev/xvdb",
-        "Ebs": {
-            "SnapshotId": "snap-1",
-            "VolumeSize": asked.volume_gib,
-            "VolumeType": "gp3",
-            "Iops": asked.iops,
-            "VolumeInitializationRate": 300,
-        },
+def test_the_settings_named_are_settings_and_bring_nodes_up_from_the_snapshot(stack: Stack, stacks: Path) -> None:
+    settings = settings_of(bake_of(stack, **RATE), SNAPSHOT)
+    assert settings == {
+        "model.nodes.volume.snapshot_id": SNAPSHOT,
+        "model.nodes.volume.initialization_mib_s": 300,
     }
-    assert (
-        "VolumeInitializationRate"
-        not in volume_of(bake_of(stack, hydrate=FAST_SNAPSHOT_RESTORE, usd_per_gib=None), "s")["Ebs"]
-    )
+    assert set(settings) <= {row.key for row in explanations()}
+    path = stacks / f"Pulumi.{NAME}.yaml"
+    lines = [f"        {key.rpartition('.')[2]}: {value}\n" for key, value in settings.items()]
+    path.write_text(path.read_text().replace("disk: ebs\n", "disk: ebs\n      volume:\n" + "".join(lines)))
+    changed = read(NAME, stacks)
+    check(changed)
+    assert changed.model is not None
+    volume = model_specs(changed, changed.model).node.storage.volume
+    assert (volume.snapshot_id, volume.initialization_mib_s) == (SNAPSHOT, 300)
+    # 19 GB at 300 MiB/s are there before the node is Ready: the pull is gone from the plan.
+    node = model_specs(changed, changed.model).node
+    pull = budget(changed, changed.model, node).phases["pull"]
+    assert (pull.low_s, pull.expected_s) == (0, 0)
+    assert pull.detail["hydration_mib_s"] == 300
+
+
+def test_it_says_what_a_pull_takes_with_and_without_it(stack: Stack) -> None:
+    fast, slow = (bake_of(stack, hydrate=rate, usd_per_gib=0.005) for rate in ("300", "100"))
+    assert fast.pull_s == slow.pull_s
+    assert fast.pull_then_s == 0
+    assert 60 < slow.pull_then_s < 70 < slow.pull_s  # 179 s of hydration, of which 112 s until the node is Ready
+    assert f"pull        {slow.pull_s:.0f} s without it, 67 s left with it" in "\n".join(bake_lines(slow, None))
+
+
+def test_fast_snapshot_restore_needs_no_rate(stack: Stack) -> None:
+    fast = bake_of(stack, hydrate=FAST_SNAPSHOT_RESTORE, usd_per_gib=None)
+    assert settings_of(fast, SNAPSHOT) == {"model.nodes.volume.snapshot_id": SNAPSHOT}
+    assert "initialization_mib_s" not in "\n".join(bake_lines(fast, SNAPSHOT))
+
+
+def test_a_snapshot_without_a_rate_is_warned_about(stack: Stack, stacks: Path) -> None:
+    path = stacks / f"Pulumi.{NAME}.yaml"
+    path.write_text(path.read_text().replace("disk: ebs\n", f"disk: ebs\n      volume: {{snapshot_id: {SNAPSHOT}}}\n"))
+    (warning,) = [each for each in warnings(read(NAME, stacks)) if "initialization" in each.where]
+    assert "unless fast snapshot restore is on" in warning.found
+    assert not [each for each in warnings(stack) if "initialization" in each.where]
+
+
+def test_what_a_person_reads_when_it_is_made(stack: Stack) -> None:
+    lines = bake_lines(bake_of(stack, **RATE), SNAPSHOT)
+    assert lines[-3:] == [
+        f"Nodes start from it with, in the stack file of {NAME}:",
+        f"  model.nodes.volume.snapshot_id: {SNAPSHOT}",
+        "  model.nodes.volume.initialization_mib_s: 300",
+    ]
 
 
 def test_the_price_of_each_plan() -> None:
@@ -205,7 +246,7 @@ def test_without_yes_nothing_is_made(
     stacks: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del stack
-    monkeypatch.setattr("scripts.image.STACKS", stacks)
+    monkeypatch.setattr("scripts.images.verb_snapshot.STACKS", stacks)
     assert run(["image", "snapshot", NAME, "--hydrate", FAST_SNAPSHOT_RESTORE]) == 0
     out = capsys.readouterr().out
     assert "$2.25 an hour for 3 zone(s), $1,642 a month" in out

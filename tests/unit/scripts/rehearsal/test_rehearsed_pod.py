@@ -56,6 +56,7 @@ def test_every_stack_becomes_a_pod_that_its_launcher_accepts(stack: str, tmp_pat
     assert pod.argv[1] == str(tmp_path / "etc-coldstart/launch.py")
     assert all("s3://coldstart-" not in json.dumps(path.engine_args) for path in config.paths)
     assert {path.source for path in config.paths} == {"s3://here/models/coldstart/tiny/aa/"}
+    assert config.answer_manifest == "s3://here/manifests/coldstart/tiny/aa.json"
 
 
 @pytest.mark.parametrize("stack", STACKS)
