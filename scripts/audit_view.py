@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from budget.price import prices
@@ -41,7 +42,9 @@ def show(found: Audit, console: Console, *, free: bool) -> None:
             console.print(_table(standing, shown, found.taken))
             hidden = len(things) - len(shown)
             rest = f", and {hidden} that are free (--free)" if hidden else ""
-            console.print(f"{len(shown)} things{rest}: {total(each.found for each in things)}\n")
+            console.print(f"{_things(len(shown))}{rest}: {total(each.found for each in things)}")
+            _show_commands(shown, console)
+            console.print()
     for unseen in found.unseen:
         console.print(f"[yellow]not seen[/] {unseen.kind} in {unseen.region}: {unseen.why}")
     console.print(_last_line(found))
@@ -79,7 +82,7 @@ def _last_line(found: Audit) -> str:
         return "[red]Not proven:[/] the Pulumi backend did not say which stacks are alive."
     if found.leaks:
         bill = total(thing.found for thing in found.leaks)
-        return f"[red]Leak:[/] {len(found.leaks)} things of ours bill for no stack, {bill}."
+        return f"[red]Leak:[/] {_things(len(found.leaks))} of ours that no stack will ever remove, {bill}."
     if found.unseen:
         return "[yellow]Not proven:[/] nothing leaks among what could be seen."
     return "[green]Clean:[/] everything of ours that bills belongs to a live stack or is kept on purpose."
@@ -91,20 +94,38 @@ def _table(standing: Standing, things: Sequence[Judged], now: datetime) -> Table
         table.add_column(column, overflow="fold")
     table.add_column("USD/h", justify="right")
     table.add_column("USD/month", justify="right")
-    table.add_column("remove" if standing is not Standing.LIVE else "stack", overflow="fold")
     for thing in sorted(things, key=_dearest):
         found, rate = thing.found, thing.found.price.usd_per_hour
         table.add_row(
             found.kind,
-            found.id,
+            escape(found.id),
             age(found.created, now),
-            found.detail,
-            thing.why,
-            "unknown" if rate is None else f"{rate:,.4f}",
-            "unknown" if rate is None else f"{rate * prices().hours_per_month:,.2f}",
-            found.remove if thing.stack is None else f"coldstart teardown {thing.stack}",
+            escape(found.detail),
+            escape(thing.why if thing.stack is None else f"{thing.why}; stack {thing.stack}"),
+            _dollars(rate, "{:,.4f}"),
+            _dollars(None if rate is None else rate * prices().hours_per_month, "{:,.2f}"),
         )
     return table
+
+
+def _dollars(usd: float | None, shape: str) -> str:
+    if usd is None:
+        return "unknown"
+    return shape.format(usd) if usd else "free"
+
+
+def _show_commands(things: Sequence[Judged], console: Console) -> None:
+    """How each goes, below the table and unbroken, so that a line can be copied. Parts of a stack go with it."""
+    console.print("To remove:", style="dim")
+    ways = [
+        f"coldstart teardown {each.stack}" if each.stack else each.found.remove for each in sorted(things, key=_dearest)
+    ]
+    for way in dict.fromkeys(ways):
+        console.print(f"  {way}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _things(count: int) -> str:
+    return f"{count} thing" if count == 1 else f"{count} things"
 
 
 def _dearest(thing: Judged) -> tuple[float, str, str]:

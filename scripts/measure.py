@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +33,7 @@ from scripts.ledger.target import Target, target_of
 from scripts.ledger.trigger import Cold, Trigger
 from scripts.ledger.variants import LEVERS, known_lever
 from scripts.ledger.watching import Watcher
+from scripts.ledger.wishes import Wishes
 from scripts.waterfall import dollars, seconds
 
 POLL_S = 0.5
@@ -42,49 +42,6 @@ RECORDER_NAMESPACE = "coldstart"
 PROBE_IMAGE = "public.ecr.aws/docker/library/python:3.13-slim"
 SETTLE_S = 2.0
 """Events of a pod that has just become Ready arrive within this."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """The options, as given."""
-
-    last: int | None
-    watch: bool
-    trigger: bool
-    cold: str | None
-    yes: bool
-    ab: str | None
-    rehearse: bool
-    times: int
-    source: Path | None
-    saved: Path | None
-    aws: bool
-    probe_node: bool
-    context: str | None
-
-    def check(self) -> None:
-        """Refuses options that contradict each other.
-
-        Raises:
-            BadInput: every contradiction.
-        """
-        ways = [
-            name for name, asked in (("--watch", self.watch), ("--trigger", self.trigger), ("--ab", self.ab)) if asked
-        ]
-        problems: list[Problem] = []
-        if len(ways) > 1:
-            problems.append(Problem(" ".join(ways), "each makes or awaits starts in its own way", "Use one of them."))
-        if self.source and (ways or self.saved):
-            more = " ".join([*ways, *(["--save"] if self.saved else [])])
-            problems.append(Problem(f"--from {more}", "a saved folder is measured as it is", "Leave the others out."))
-        if self.cold and not self.trigger:
-            problems.append(Problem("--cold", "says how cold a start is made", "Add --trigger."))
-        if self.rehearse and not self.ab:
-            problems.append(Problem("--rehearse", "says where two sides are compared", "Add --ab LEVER."))
-        if self.ab and self.ab not in LEVERS:
-            problems.append(Problem("--ab", f"no lever {self.ab!r}", f"Known: {', '.join(LEVERS)}."))
-        if problems:
-            raise BadInput(problems)
 
 
 @click.command(help="Measure real starts of STACK by phase, beside the budget, with proof of each lever.")
@@ -96,7 +53,7 @@ class Wishes:
 @click.option(
     "--cold", type=click.Choice(["node", "image", "pod"]), help="How cold the made start is (with --trigger)."
 )
-@click.option("--yes", is_flag=True, help="Do not ask before a start that costs money.")
+@click.option("--yes", is_flag=True, help="Do not ask: before a start that costs money, or a recorded answer goes.")
 @click.option("--ab", metavar="LEVER", help=f"Compare the same start with a lever off and on: {', '.join(LEVERS)}.")
 @click.option("--rehearse", is_flag=True, help="Compare on this machine, with the real engine (with --ab).")
 @click.option(
@@ -119,6 +76,9 @@ class Wishes:
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the picture.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write picture and evidence as a page.")
 @click.option("--context", help="Context of the kubeconfig.")
+@click.option(
+    "--record-answer", is_flag=True, help="Keep this start's answer as the right one: later starts must give it."
+)
 @click.option(
     "--metrics-docs",
     type=click.Path(file_okay=False, path_type=Path),
@@ -143,6 +103,9 @@ def command(
     wishes = Wishes(**options)
     wishes.check()
     target = target_of(stack, pod, offline=wishes.source is not None, planned=not wishes.rehearse)
+    if wishes.record_answer:
+        _record_answer(target, wishes, as_json=as_json)
+        return
     if wishes.ab:
         _compare(target, wishes, as_json=as_json)
         return
@@ -187,7 +150,7 @@ def _ledgers(target: Target, wishes: Wishes) -> Iterator[Ledger]:
         for folder in starts_in(wishes.source):
             yield ledger_of(load(folder), target.budget)
         return
-    with _connect(wishes.context) as api:
+    with Kubeconfig.of(wishes.context) as api:
         collector = Collector(api, _extras(api, target, wishes))
         if wishes.trigger:
             yield _triggered(api, collector, target, wishes)
@@ -195,10 +158,6 @@ def _ledgers(target: Target, wishes: Wishes) -> Iterator[Ledger]:
             yield from _watched(api, collector, target, wishes)
         else:
             yield from _newest(api, collector, target, wishes)
-
-
-def _connect(context: str | None) -> Kubeconfig:
-    return Kubeconfig.of(context)
 
 
 def _extras(api: Api, target: Target, wishes: Wishes) -> list[Callable[[Bundle], Bundle]]:
@@ -229,15 +188,7 @@ def _amazon(target: Target) -> list[Callable[[Bundle], Bundle]]:
 
 def _newest(api: Api, collector: Collector, target: Target, wishes: Wishes) -> Iterator[Ledger]:
     """The pods that are there, and behind them what a recorder has kept of those that are gone."""
-    try:
-        pods = (
-            [collector.pod(target.namespace, target.pod)]
-            if target.pod
-            else collector.pods(target.namespace, target.selector)
-        )
-    except ApiError as error:
-        what = f"pod {target.pod}" if target.pod else "the pods"
-        raise Failure(f"{what} in namespace {target.namespace}: {in_words(error)}") from error
+    pods = _pods(collector, target)
     count, seen = wishes.last or 1, set[str]()
     for pod in pods[:count]:
         seen.add(text(pod, "metadata.uid"))
@@ -250,6 +201,16 @@ def _newest(api: Api, collector: Collector, target: Target, wishes: Wishes) -> I
             yield from_document(entry)
         except ValueError:
             continue
+
+
+def _pods(collector: Collector, target: Target) -> list[Object]:
+    try:
+        if target.pod:
+            return [collector.pod(target.namespace, target.pod)]
+        return collector.pods(target.namespace, target.selector)
+    except ApiError as error:
+        what = f"pod {target.pod}" if target.pod else "the pods"
+        raise Failure(f"{what} in namespace {target.namespace}: {in_words(error)}") from error
 
 
 def _measured(bundle: Bundle, target: Target, wishes: Wishes) -> Ledger:
@@ -289,6 +250,45 @@ def _watched(api: Api, collector: Collector, target: Target, wishes: Wishes) -> 
                 return
 
 
+# ---- the known answer ----------------------------------------------------------------------------------------------
+
+
+def _record_answer(target: Target, wishes: Wishes, *, as_json: bool) -> None:
+    from scripts.ledger.known_answer import answer_of, model_of, record  # noqa: PLC0415 - only this asks S3
+    from scripts.staging.bucket import connect  # noqa: PLC0415 - as above
+
+    name, model = model_of(target.stack)
+    answer = answer_of(_finished(target, wishes).launcher)
+    region = target.stack.environment.region if target.stack else None
+
+    def agreed(what: str) -> None:
+        _say(what)
+        if not wishes.yes:
+            _ask("a recorded answer is replaced")
+
+    new = record(connect(name, region=region), model, answer, agreed=agreed)
+    uri = model.manifest_uri(name)
+    if as_json:
+        click.echo(json.dumps({"format": 1, "manifest": uri, "recorded": new, "answer": answer}, indent=2))
+    else:
+        firm, tokens = answer["firm_tokens"], len(answer["token_ids"])
+        click.echo(f"{'recorded' if new else 'recorded already'}: {answer['prompt']!r} → {answer['text']!r}")
+        click.echo(f"  {firm} of {tokens} tokens are compared at each start, {uri}")
+
+
+def _finished(target: Target, wishes: Wishes) -> Bundle:
+    """The start whose answer is taken: the newest that is Ready, or the one that was named."""
+    if wishes.source:
+        return load(starts_in(wishes.source)[0])
+    with Kubeconfig.of(wishes.context) as api:
+        collector = Collector(api)
+        pods = _pods(collector, target)
+        ready = [pod for pod in pods if text(condition(pod, "Ready"), "status") == "True"]
+        if not ready:
+            raise Failure(f"no pod of {target.model} in namespace {target.namespace} is Ready")
+        return collector.start(ready[0])
+
+
 # ---- starts made on purpose ----------------------------------------------------------------------------------------
 
 
@@ -324,8 +324,12 @@ def _agreed(target: Target, wishes: Wishes, starts: int) -> None:
     )
     if wishes.yes:
         return
+    _ask("a start costs money")
+
+
+def _ask(why: str) -> None:
     if not sys.stdin.isatty():
-        raise BadInput([Problem("--yes", "a start costs money, and nobody can be asked here", "Add --yes.")])
+        raise BadInput([Problem("--yes", f"{why}, and nobody can be asked here", "Add --yes.")])
     click.confirm("Go on?", abort=True, err=True)
 
 
@@ -375,7 +379,7 @@ def _rehearsed(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Sequ
 
 def _in_cluster(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Sequence[Ledger]]:
     _agreed(target, wishes, 2 * wishes.times)
-    with _connect(wishes.context) as api:
+    with Kubeconfig.of(wishes.context) as api:
         collector = Collector(api, _extras(api, target, wishes))
         sides = Sides(
             api=api,

@@ -216,6 +216,9 @@ def _say(line: str) -> None:
 
 
 def _show(done: Resumed) -> None:
+    if not done.groups and not done.awake:
+        click.echo(f"{done.target.environment}: no GPU node groups there")
+        return
     for woken in done.groups:
         click.echo(f"{woken.group.stack}: {woken.group.name} has {woken.sizes} nodes again")
     for group in done.awake:

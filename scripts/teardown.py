@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from botocore.exceptions import ClientError
 from rich.console import Console
 
 from budget.problems import BadInput, Problem, bad_input
@@ -18,6 +19,7 @@ from infra.accounts import APPLICATION
 from infra.stack_file import STACKS, read
 from scripts.account.bill import total
 from scripts.account.ownership import Owners
+from scripts.account.refusals import is_gone, told
 from scripts.account.session import Account, sign_in
 from scripts.account.standing import Standing
 from scripts.audit import Audit, Scope, audit, environments
@@ -30,6 +32,7 @@ from scripts.deployed.state import State
 from scripts.dismantling import weights
 from scripts.dismantling.run import Dismantling, Limits
 from scripts.dismantling.stages import BUCKET, stages
+from scripts.dismantling.sweep import Sweep
 from scripts.failure import Failure
 from scripts.waiting import Say
 
@@ -138,6 +141,8 @@ def tear_down(
     for state in plan.states:
         if not state.live:
             say(f"{state.stack}: nothing in its state")
+            if state.stack == plan.environment:
+                _sweep(plan, account, say=say, limits=limits)
             continue
         if plan.purge and any(not each.retain for each in state.of_type(BUCKET)):
             weights.empty(account.region(plan.region), plan.purge, say=say)
@@ -149,6 +154,20 @@ def tear_down(
                 api.close()
     if plan.purge:
         weights.purge(account.region(plan.region), plan.purge, say=say)
+
+
+def _sweep(plan: Teardown, account: Account, *, say: Say, limits: Limits) -> None:
+    """What controllers left behind of an environment that is gone; with its cluster there, they may still need it."""
+    cluster = f"{APPLICATION}-{plan.environment}"
+    with told(f"asking for cluster {cluster}"):
+        try:
+            account.region(plan.region).eks.describe_cluster(name=cluster)
+        except ClientError as error:
+            if not is_gone(error):
+                raise
+            Sweep(account, plan.region, plan.environment).remove(patience=limits.sweep, say=say)
+        else:
+            say(f"{cluster} is there, though no state knows it: nothing was removed (coldstart audit {plan.name})")
 
 
 def _api(backend: Backend, account: Account, plan: Teardown) -> Server | None:
@@ -196,6 +215,10 @@ def plan_document(plan: Teardown, found: Audit) -> Mapping[str, Any]:
 def show_plan(plan: Teardown, found: Audit) -> None:
     """A dry run for a person."""
     for state in plan.states:
+        if not state.live:
+            swept = "; what controllers left behind would be removed" if state.stack == plan.environment else ""
+            click.echo(f"{state.stack}: nothing in its state{swept}")
+            continue
         click.echo(f"{state.stack} in {plan.account}, {plan.region}:")
         seen: set[str] = set()
         for number, stage in enumerate(stages(state), start=1):

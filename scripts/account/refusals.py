@@ -69,7 +69,8 @@ def code_of(error: ClientError) -> str:
 
 def message_of(error: ClientError) -> str:
     """AWS's own sentence."""
-    return str(error.response.get("Error", {}).get("Message", "")) or str(error)
+    words = str(error.response.get("Error", {}).get("Message", "")) or str(error)
+    return " ".join(words.split())[:500]  # whoever stands in between may answer with a page
 
 
 def is_denied(error: BaseException) -> bool:
@@ -151,7 +152,7 @@ def in_words(error: AwsError) -> str:
     if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
         return f"AWS can't be reached: {error}"
     if isinstance(error, ResponseParserError):
-        return f"the answer is not AWS's (a proxy?): {str(error)[:200]}"
+        return f"the answer is not AWS's (a proxy?): {' '.join(str(error).split())[:200]}"
     if not isinstance(error, ClientError):
         return str(error)
     code, words = code_of(error), message_of(error)

@@ -6,6 +6,7 @@ The connection is that of the ledger (docs/decisions/0021): a person's kubeconfi
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from http import HTTPStatus
@@ -146,6 +147,10 @@ class Server:
             if config is None:
                 raise AssertionError("a kubeconfig of ours names its current context")
             timeout = httpx2.Timeout(TIMEOUT_S, connect=CONNECT_S)
-            made = Kubeconfig(Client(config, ConnectionParams(timeout=timeout)))
+            try:
+                made = Kubeconfig(Client(config, ConnectionParams(timeout=timeout)))
+            except (ssl.SSLError, ValueError) as error:
+                words = f"the certificate authority of {self._access.cluster} can't be used: {error}"
+                raise Unreachable(words) from error
             self._connection = self._opened.enter_context(made)
         return self._connection

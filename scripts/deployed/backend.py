@@ -111,7 +111,9 @@ class Backend:
             exported = self._workspace.export_stack(name)
         except automation.CommandError as error:
             if "no stack named" in str(error):
-                raise bad_input(name, "is no stack in the Pulumi backend", did_you_mean(name, self.names())) from error
+                known = self.names()
+                fix = did_you_mean(name, known) if known else "It holds none of this project: pulumi login to yours."
+                raise bad_input(name, "is no stack in the Pulumi backend", fix) from error
             raise EngineRefused(f"reading the state of {name}", str(error)) from error
         return parse(name, cast("Mapping[str, Any]", exported.deployment or {}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -25,6 +26,7 @@ COLOURS = {
     "engine": "yellow",
     "warmup": "red",
 }
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
 STATES = {"on": "green", "off": "red", "unknown": "bright_black"}
 
 
@@ -39,6 +41,7 @@ def show(ledger: Ledger, console: Console) -> None:
     if ledger.reason:
         console.print(Text(ledger.reason, style="red"))
     console.print(_phases(ledger))
+    console.print(_evidence(ledger))
     console.print(_proofs(ledger))
     for line in _notes(ledger):
         console.print(Text(line, style="bright_black"))
@@ -49,21 +52,22 @@ def show(ledger: Ledger, console: Console) -> None:
 def show_many(ledgers: Sequence[Ledger], console: Console) -> None:
     """Several starts, one line each, and the newest whole."""
     if len(ledgers) > 1:
-        table = Table(box=None, pad_edge=False)
-        for column in ("asked", "pod", "state", "cold", *PHASES, "unaccounted", "wall clock"):
-            table.add_column(
-                column, justify="left" if column in {"asked", "pod", "state", "cold"} else "right", overflow="fold"
-            )
+        table = Table(
+            box=None, pad_edge=False, padding=(0, 1, 0, 0), title="seconds; - is missing", title_justify="left"
+        )
+        for column in ("asked", "pod", "state", "cold"):
+            table.add_column(column, no_wrap=column == "asked", overflow="fold")
+        for column in (*PHASES, "unac-\ncounted", "wall\nclock"):
+            table.add_column(column, justify="right", no_wrap=True, min_width=max(map(len, column.split("\n"))))
         for ledger in ledgers:
-            cells = [_cell(ledger.phases[phase].seconds) for phase in PHASES]
+            cells = [ledger.phases[phase].seconds for phase in PHASES]
             table.add_row(
-                shown(ledger.asked_at_s)[:19],
+                shown(ledger.asked_at_s)[5:16].replace("T", " "),
                 ledger.pod,
                 ledger.state,
                 ledger.cold,
-                *cells,
-                seconds(ledger.unaccounted_s),
-                seconds(ledger.wall_clock_s),
+                *("-" if cell is None else f"{cell:.1f}" for cell in (*cells, ledger.unaccounted_s)),
+                f"{ledger.wall_clock_s:.1f}",
             )
         console.print(table)
     if ledgers:
@@ -76,13 +80,8 @@ def _cell(value: float | None) -> str:
 
 def _phases(ledger: Ledger) -> Table:
     table = Table(box=None, pad_edge=False)
-    for column in ("phase", "measured", "budget", "", "evidence"):
-        table.add_column(
-            column,
-            justify="right" if column in {"measured", "budget"} else "left",
-            overflow="fold",
-            no_wrap=column == "",
-        )
+    for column in ("phase", "measured", "budget", ""):
+        table.add_column(column, justify="right" if column in {"measured", "budget"} else "left", no_wrap=True)
     over = dict(ledger.over_budget())
     for name in PHASES:
         phase, expected = ledger.phases[name], ledger.budget.get(name)
@@ -91,22 +90,31 @@ def _phases(ledger: Ledger) -> Table:
             Text(_cell(phase.seconds), style="red" if name in over else ""),
             f"{seconds(expected.low_s)} to {seconds(expected.high_s)}" if expected else "unknown",
             _bar(ledger, name),
-            Text((phase.missing or phase.evidence)[:160], style="bright_black"),
         )
-    gaps = [segment for segment in ledger.segments if segment.phase is None]
-    largest = max(gaps, key=lambda segment: segment.end_s - segment.begin_s, default=None)
-    known = f"most of it: {largest.detail}" if largest else ""
-    table.add_row(
-        "unaccounted", seconds(ledger.unaccounted_s), "", _bar(ledger, None), Text(known, style="bright_black")
-    )
+    table.add_row("unaccounted", seconds(ledger.unaccounted_s), "", _bar(ledger, None))
     total = sum(expected.expected_s for expected in ledger.budget.values())
     table.add_row(
         Text("wall clock", style="bold"),
         seconds(ledger.wall_clock_s),
         seconds(total) if ledger.budget else "unknown",
         "",
-        "",
     )
+    return table
+
+
+def _evidence(ledger: Ledger) -> Table:
+    """Where each phase's seconds come from, or why it has none; and the largest gap between them."""
+    table = Table(box=None, pad_edge=False, title="evidence", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name in PHASES:
+        phase = ledger.phases[name]
+        words = _DIGEST.sub(r"\1…", phase.missing or phase.evidence)
+        table.add_row(Text(name, style=COLOURS[name]), Text(words, style="bright_black"))
+    gaps = [segment for segment in ledger.segments if segment.phase is None]
+    if gaps:
+        largest = max(gaps, key=lambda segment: segment.end_s - segment.begin_s)
+        table.add_row("unaccounted", Text(f"most of it: {largest.detail}", style="bright_black"))
     return table
 
 

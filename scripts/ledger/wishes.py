@@ -1,0 +1,55 @@
+"""What a person asks `coldstart measure` for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from budget.problems import BadInput, Problem
+from scripts.ledger.variants import LEVERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """The options, as given."""
+
+    last: int | None
+    watch: bool
+    trigger: bool
+    cold: str | None
+    yes: bool
+    ab: str | None
+    rehearse: bool
+    times: int
+    source: Path | None
+    saved: Path | None
+    aws: bool
+    probe_node: bool
+    context: str | None
+    record_answer: bool
+
+    def check(self) -> None:
+        """Refuses options that contradict each other.
+
+        Raises:
+            BadInput: every contradiction.
+        """
+        ways = [
+            name for name, asked in (("--watch", self.watch), ("--trigger", self.trigger), ("--ab", self.ab)) if asked
+        ]
+        problems: list[Problem] = []
+        if len(ways) > 1:
+            problems.append(Problem(" ".join(ways), "each makes or awaits starts in its own way", "Use one of them."))
+        if self.source and (ways or self.saved):
+            more = " ".join([*ways, *(["--save"] if self.saved else [])])
+            problems.append(Problem(f"--from {more}", "a saved folder is measured as it is", "Leave the others out."))
+        if self.cold and not self.trigger:
+            problems.append(Problem("--cold", "says how cold a start is made", "Add --trigger."))
+        if self.record_answer and (self.watch or self.ab or self.trigger):
+            problems.append(Problem("--record-answer", "takes the answer of one start that is there", "Use it alone."))
+        if self.rehearse and not self.ab:
+            problems.append(Problem("--rehearse", "says where two sides are compared", "Add --ab LEVER."))
+        if self.ab and self.ab not in LEVERS:
+            problems.append(Problem("--ab", f"no lever {self.ab!r}", f"Known: {', '.join(LEVERS)}."))
+        if problems:
+            raise BadInput(problems)
