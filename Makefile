@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+REHEARSE := .cache/rehearse
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: pull-lab test-images bench-images help setup demo test tools test-pulumi test-cluster lint lock bench bench-stage calibrate golden rehearse-env rehearse-lock test-rehearsal bench-rehearsal clean
+.PHONY: help setup demo lock lint test test-aws tools test-pulumi test-cluster test-keda test-metrics test-images test-closure test-rehearsal
+.PHONY: pull-lab rehearse-env rehearse-lock calibrate golden clean bench bench-stage bench-images bench-recorder bench-audit bench-rehearsal
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -29,7 +31,7 @@ lock: ## resolve both lock files again, with hashes
 
 test: $(VENV)/dev.stamp ## lint, types, arrows and every test that needs nothing beyond PyPI
 	$(MAKE) --no-print-directory lint
-	pytest -n 2 --dist loadfile
+	pytest -n 2 --dist loadfile --cov --cov-report=
 
 test-aws: $(VENV)/dev.stamp ## the verbs against a real S3 server and AWS's APIs over HTTP
 	pytest -n 2 --dist loadfile tests/aws
@@ -41,7 +43,11 @@ test-pulumi: tools ## the program on the real Pulumi engine, with a stand-in for
 	pytest -n 2 --dist loadfile tests/standin tests/toolchain tests/pulumi
 
 test-cluster: tools ## the rendered objects on a real Kubernetes API server, with simulated nodes
-	pytest -n 2 --dist loadfile tests/cluster
+	pytest -n 2 --dist loadfile --ignore=tests/cluster/test_keda.py tests/cluster
+
+test-keda: tools ## KEDA's real operator on the rendered ScaledObject; builds it, 7 minutes once
+	$(BIN)/python tests/toolchain/build.py .cache/tools keda
+	pytest tests/cluster/test_keda.py
 
 pull-lab: $(VENV)/dev.stamp ## containerd and the SOCI snapshotter from Go modules into .cache/pull-lab; 6 minutes, once
 	$(BIN)/python -m tests.images.lab.build
@@ -51,12 +57,19 @@ test-images: pull-lab ## images cut again: umoci's view of both, real pulls and 
 
 bench-images: pull-lab ## real pulls before and after a repack, beside the simulator's; 20 minutes
 	$(BIN)/python -m tests.images.lab.bench
+	$(BIN)/python -m tests.images.lab.large
+
+test-closure: pull-lab $(REHEARSE)/stamp ## the CPU engine's environment as an image, cut again; 25 GB of disk
+	$(BIN)/python -m tests.images.lab.closure $(REHEARSE)
 
 test-metrics: tools ## the recorder scraped by a real Prometheus, the report in Chromium; `apt-get install prometheus chromium`
 	pytest tests/metrics
 
 bench-recorder: tools ## 500 starts at once in a control plane: nothing lost, nothing double, memory, API calls; 3 minutes
 	$(BIN)/python benchmarks/recorder.py
+
+bench-audit: $(VENV)/dev.stamp ## an account of 10,000 resources: API calls, memory; a minute
+	$(BIN)/python -m benchmarks.audit
 
 lint: $(VENV)/dev.stamp
 	ruff check .
@@ -75,8 +88,6 @@ bench-stage: $(VENV)/dev.stamp .cache/bench-env/stamp .cache/crt-env/stamp ## wh
 	$(PYTHON) -m venv .cache/$*-env
 	.cache/$*-env/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
-
-REHEARSE := .cache/rehearse
 
 rehearse-env: $(REHEARSE)/stamp ## the real engine for `coldstart rehearse`: vLLM's CPU build, 6 GB on disk
 

@@ -61,7 +61,8 @@ VIOLATION = Fault(
 class World:
     """An account with strangers in it, an environment and a model on it, and the verb that takes both down."""
 
-    def __init__(self, workspace: Workspace, plane: ControlPlane) -> None:
+    def __init__(self, workspace: Workspace, plane: ControlPlane, front: Front) -> None:
+        self.front = front
         self.workspace, self.plane = workspace, plane
         self.cloud = Cloud(workspace.moto.endpoint, "us-west-2")
         self.stack_files = workspace.project / "infra" / "stacks"
@@ -156,7 +157,7 @@ def world(workspace: Workspace, plane: ControlPlane, monkeypatch: pytest.MonkeyP
         workspace.env["AWS_ENDPOINT_URL"] = front.endpoint
         for name, value in workspace.env.items():
             monkeypatch.setenv(name, value)
-        yield World(workspace, plane)
+        yield World(workspace, plane, front)
 
 
 @pytest.fixture
@@ -262,7 +263,7 @@ def test_through_every_fault_to_the_same_end(
     world.workspace.fail("delete", denied, type="aws:eks/nodeGroup:NodeGroup", name="llama")
     run_into(Failure, "AccessDeniedException")
 
-    kill_in_the_middle(world, "aws:eks/addon:Addon")
+    kill_in_the_middle(world, "aws:eks/nodeGroup:NodeGroup")
     world.workspace.faults.plan([PATIENCE_ASKED, VIOLATION])
     run_into(Failure, r"(?s)DependencyViolation.*to go on")
     assert any("no longer runs: taking its lock away" in line for line in world.said)
@@ -282,25 +283,17 @@ def kill_in_the_middle(world: World, token: str) -> None:
     environment = {**world.workspace.env, "PYTHONPATH": str(world.workspace.project)}
     slow = Fault(operation="delete", type=token, kind="throttling", error="Throttling: Rate exceeded", times=10_000)
     world.workspace.faults.plan([slow])
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-c",
-            "from scripts.cli import main; main()",
-            "teardown",
-            "dev",
-            "--with-models",
-            "--yes",
-        ],
-        cwd=world.workspace.project,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=(world.workspace.folder / "killed.log").open("wb"),
-        start_new_session=True,
-    )
+    verb_of_a_person = ["-c", "from scripts.cli import main; main()", "teardown", "dev", "--with-models", "--yes"]
+    with (world.workspace.folder / "killed.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", *verb_of_a_person],
+            cwd=world.workspace.project,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+        )
     try:
         wait_until(
             lambda: process.poll() is not None or any(e["type"] == token for e in world.workspace.journal("throttled")),
@@ -322,6 +315,9 @@ def test_the_stack_file_and_the_cluster_may_be_gone_already(world: World, backen
     for group in world.cloud.call("eks.ListNodegroups", {"clusterName": "coldstart-dev"})["nodegroups"]:
         world.cloud.call("eks.DeleteNodegroup", {"clusterName": "coldstart-dev", "nodegroupName": group})
     world.cloud.call("eks.DeleteCluster", {"name": "coldstart-dev"})
+    # moto answers 500 where EKS says this.
+    gone = {"code": "ResourceNotFoundException", "status": 404, "message": "No cluster found for name: coldstart-dev."}
+    world.front.fail("eks.ListNodegroups", **gone, times=1_000)
     plan = plan_of(world, backend, "dev")
     assert (plan.account, plan.region, plan.environment) == ("111122223333", "us-west-2", "dev")
     world.down(plan, account, backend)

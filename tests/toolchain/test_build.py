@@ -92,6 +92,6 @@ def test_then_it_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(build, "installed_pulumi", lambda: tmp_path / "pulumi")
     said: list[str] = []
     wanted = build.wanted_engines([], said.append)
-    assert set(build.ENGINES) - set(wanted) == {"pulumi", "language-host"}
+    assert set(build.ENGINES) - set(wanted) == {"pulumi", "language-host"} | build.ON_REQUEST
     assert said == [f"pulumi: using {tmp_path / 'pulumi'}"]
     assert build.wanted_engines(["pulumi"], said.append) == ["pulumi"]
