@@ -131,7 +131,9 @@ class NodeGroup(OfCluster):
     @override
     def after_delete(self, record: Record) -> None:
         """The Auto Scaling group goes with its instances, the nodes go with them."""
-        name, cloud = record.facts["autoscalingGroup"], self.world.cloud
+        name, cloud = record.facts.get("autoscalingGroup"), self.world.cloud
+        if name is None:  # nothing remembers it: it was deleted before, and whoever asked was killed meanwhile
+            return
         cloud.find("autoscaling.DeleteAutoScalingGroup", {"AutoScalingGroupName": name, "ForceDelete": True})
         cloud.find("ec2.DeleteLaunchTemplate", {"LaunchTemplateName": name})
         self.join(record)

@@ -10,6 +10,7 @@ client under test parses the same bytes that AWS would send. Faults come in the 
 
 from __future__ import annotations
 
+import http
 import http.client
 import json
 import re
@@ -61,6 +62,16 @@ class Fault:
     message: str
     times: int
     when: str
+
+
+NO_CLUSTER = Fault(
+    operation="",
+    code="ResourceNotFoundException",
+    status=404,
+    message="No cluster found for that name.",
+    times=1,
+    when="",
+)
 
 
 class Front:
@@ -204,6 +215,9 @@ class _Handler(BaseHTTPRequestHandler):
             upstream.request(self.command, self.path, body=body, headers=headers | {"Host": self.headers["Host"]})
             answer = upstream.getresponse()
             content = answer.read()
+            if answer.status == http.HTTPStatus.INTERNAL_SERVER_ERROR and self.path.startswith("/clusters/"):
+                self._send(*_error("eks", NO_CLUSTER))  # moto stumbles over a cluster that is gone
+                return
             self.send_response(answer.status)
             for name, value in answer.getheaders():
                 if name.lower() not in HOP_BY_HOP:
