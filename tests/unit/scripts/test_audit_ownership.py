@@ -238,5 +238,5 @@ def test_a_table_that_a_person_reads() -> None:
     assert "0.0450" in text
     assert "32.85" in text
     assert "0 things, and 1 that are free (--free)" in text
-    assert "Leak: 1 things of ours bill for no stack, $0.0450 per hour, $32.85 per month." in text
+    assert "Leak: 1 thing of ours that no stack will ever remove, $0.0450 per hour, $32.85 per month." in text
     assert "7 things of others; 42 API calls" in text
