@@ -24,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def _placed(site: Site, keep: Path) -> LocalPod:
 def _with_launcher(site: Site, keep: Path, found: Samples) -> None:
     pod = _placed(site, keep)
     with RunningPod.started(pod, site.folder / "with") as running:
-        running.until(lambda: running.get("/ready")[0] == 200, "Ready", READY_WITHIN_S)  # noqa: PLR2004
+        running.until(lambda: running.get("/ready")[0] == HTTPStatus.OK, "Ready", READY_WITHIN_S)
         outside_s = time.monotonic() - running.started_at
         ledger = running.ledger()
         latencies = ask(site, pod)["latencies_s"]
