@@ -77,9 +77,10 @@ lint: $(VENV)/dev.stamp
 	lint-imports
 	basedpyright
 
-bench: $(VENV)/run.stamp ## times and memory of the blueprint: never part of a test
-	$(BIN)/python benchmarks/blueprint.py
-	$(BIN)/python benchmarks/plan.py
+bench: tools ## times and memory of the blueprint, previews on the real engine: never part of a test; 5 minutes
+	$(BIN)/python -m benchmarks.blueprint
+	$(BIN)/python -m benchmarks.plan
+	$(BIN)/python -m benchmarks.preview
 
 bench-stage: $(VENV)/dev.stamp .cache/bench-env/stamp .cache/crt-env/stamp ## what staging costs, against s5cmd and aws s3 sync; an hour, 50 GB of disk
 	$(BIN)/python -m benchmarks.stage

@@ -22,6 +22,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def problems(settings: Environment) -> Iterator[Problem]:
     """What is wrong with an environment's settings, across fields."""
+    yield from _region(settings)
     yield from _versions(settings)
     yield from _network(settings)
     yield from _access(settings)
@@ -37,6 +38,17 @@ def release_problem(where: str, release: str) -> Iterator[Problem]:
     if numbers(release) < BOTTLEROCKET_OLDEST:
         oldest = ".".join(map(str, BOTTLEROCKET_OLDEST))
         yield Problem(where, f"Bottlerocket {release} can't bind SOCI's directory", f"Use {oldest} or newer.")
+
+
+def _region(settings: Environment) -> Iterator[Problem]:
+    # Interface endpoints there are cn.com.amazonaws.… for some services and com.amazonaws.… for others, registries end
+    # in .amazonaws.com.cn, and no price of that partition is in the table: nothing of it was ever tried.
+    if settings.region.startswith("cn-"):
+        yield Problem(
+            "environment.region",
+            f"{settings.region} is a region of AWS China, whose endpoints and registries have other names",
+            "Use a region of AWS or of AWS GovCloud.",
+        )
 
 
 def _versions(settings: Environment) -> Iterator[Problem]:

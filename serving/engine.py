@@ -21,8 +21,10 @@ OLDEST = (0, 27, 1)
 """Older ones can serve corrupted weights when distributed (vllm#43464) or lose the compile cache (#47573)."""
 FLAGS_OF = (0, 32)
 """Release whose options `engine_flags.txt` lists; a newer one may have options that no list here knows."""
-STREAMER_RETRY_S = 60
-"""Longest that one chunk is retried while S3 answers SlowDown; the streamer's own default gives up after six tries."""
+STREAMER_RETRY_S = 120
+"""Longest that one chunk is retried while S3 answers SlowDown: a bad minute passes, with as much again to spare.
+
+The streamer's own default gives up after six tries."""
 CLIENT_GBPS = 10
 """What one S3 client of the streamer aims at (AWS CRT default)."""
 CLIENTS_MIN, CLIENTS_MAX = 4, 16

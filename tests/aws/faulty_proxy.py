@@ -10,6 +10,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ Kind = Literal["reset", "truncate", "status", "stall", "slow", "corrupt", "hang-
 
 @dataclass
 class Fault:
-    """One thing that goes wrong, `times` times.
+    """One thing that goes wrong, `times` times, or for `lasts_s` from its first request on.
 
     Attributes:
         kind: `reset` cuts the connection while the request's body arrives; `truncate` sends half of the response's
@@ -29,14 +30,29 @@ class Fault:
             holds the answer back until `released` is set or the time is over; `corrupt` flips one bit of the request's
             body; `hang-up` passes the request on and closes without answering.
         match: regular expression over `METHOD path`.
+        lasts_s: seconds; `times` does not count then.
     """
 
     kind: Kind
     match: str
     times: int = 1
+    lasts_s: float | None = None
     status: int = 503
     code: str = "SlowDown"
     released: threading.Event = field(default_factory=threading.Event)
+    began_s: float | None = None
+
+    def takes(self, line: str) -> bool:
+        """Whether this request is one that goes wrong; it is counted."""
+        if not re.search(self.match, line):
+            return False
+        if self.lasts_s is not None:
+            self.began_s = self.began_s or time.monotonic()
+            return time.monotonic() < self.began_s + self.lasts_s
+        if self.times <= 0:
+            return False
+        self.times -= 1
+        return True
 
 
 @dataclass(frozen=True)
@@ -116,11 +132,7 @@ class FaultyProxy:
 
     def _take(self, line: str) -> Fault | None:
         with self._lock:
-            for fault in self.faults:
-                if fault.times > 0 and re.search(fault.match, line):
-                    fault.times -= 1
-                    return fault
-        return None
+            return next((fault for fault in self.faults if fault.takes(line)), None)
 
     def _exchange(self, client: socket.socket, reader: object, head: bytes) -> bool:
         """One request and its answer; False when the connection is over."""

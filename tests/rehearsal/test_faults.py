@@ -20,18 +20,19 @@ def proxy(site: Site) -> Iterator[FaultyProxy]:
         yield running
 
 
-def test_s3_that_answers_503_for_a_while_only_delays(
+def test_s3_that_answers_503_for_a_minute_only_delays(
     site: Site, starts: tuple[Start, Start], proxy: FaultyProxy
 ) -> None:
     """The streamer retries for as long as the rendering tells it to."""
     del starts
-    proxy.fault("status", r"^GET .*\.safetensors", times=40)
+    proxy.fault("status", r"^GET .*\.safetensors", lasts_s=60)
     with RunningPod.started(site.fresh_pod(endpoint=proxy.endpoint), site.folder / "throttled") as running:
         ledger = running.ready(READY_WITHIN_S)
         running.stop()
     assert ledger["weights"]["kind"] == "stream"
     assert ledger["attempts"] == []
-    assert sum(1 for seen in proxy.seen if seen.fault == "status") == 40
+    assert any(seen.fault == "status" for seen in proxy.seen)
+    assert ledger["total_s"] >= 60
 
 
 def test_one_connection_that_stalls_only_delays(site: Site, starts: tuple[Start, Start], proxy: FaultyProxy) -> None:

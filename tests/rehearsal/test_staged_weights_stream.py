@@ -18,6 +18,7 @@ from scripts.staging.bucket import Bucket, client_config
 from scripts.staging.folder import open_folder
 from scripts.staging.run import stage
 from scripts.staging.safetensors import LENGTH_BYTES, header_bytes, parse_header
+from serving.engine import STREAMER_RETRY_S
 from tests.aws import seaweed
 from tests.aws.made_models import model_files, safetensors, write
 
@@ -58,7 +59,7 @@ def test_every_tensor_comes_back_as_it_was(s3: seaweed.S3Server, tmp_path: Path)
         **os.environ,
         **s3.environment(),
         "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "0",
-        "RUNAI_STREAMER_S3_TIMEOUT": "60",
+        "RUNAI_STREAMER_S3_TIMEOUT": str(STREAMER_RETRY_S),
     }
     read = subprocess.run(
         [str(PYTHON), str(Path(__file__).with_name("read_back.py")), outcome.model.uri(BUCKET)],
