@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import IO, Literal, Protocol, cast
 
 import zstandard
+from isal import isal_zlib
 
 from scripts.failure import Failure
 
@@ -24,7 +25,9 @@ MEDIA_TYPES: dict[str, Codec] = {
 PIECE_BYTES = 1 << 20
 """Most output at once, whatever the input unpacks to."""
 FEED_BYTES = 64 * 1024
-"""Compressed bytes handed to zlib at once: what it can't unpack yet is copied each time."""
+"""Compressed bytes handed to the inflater at once: what it can't unpack yet is copied each time."""
+BROKEN_GZIP = cast("type[Exception]", isal_zlib.error)
+"""Its stub takes the class for an instance."""
 ZSTD_WINDOW_BYTES = 1 << 27
 """Largest window accepted, 128 MiB, which is what containerd's decoder takes."""
 BOMB_RATIO = 200
@@ -81,12 +84,12 @@ class Unpacked:
     def _gzip(self) -> Iterator[bytes]:
         try:
             yield from self._members()
-        except zlib.error as error:
+        except BROKEN_GZIP as error:
             raise Failure(f"{self._where}: broken gzip after {self.bytes} bytes: {error}") from error
 
     def _members(self) -> Iterator[bytes]:
         """A gzip stream may consist of several members, one after another."""
-        unpacker, begun = zlib.decompressobj(31), False
+        unpacker, begun = isal_zlib.decompressobj(31), False
         for fed in self._fed():
             left = fed
             while left or begun:
@@ -96,7 +99,7 @@ class Unpacked:
                 if piece:
                     yield piece
                 if unpacker.eof:
-                    left, unpacker, begun = unpacker.unused_data, zlib.decompressobj(31), False
+                    left, unpacker, begun = unpacker.unused_data, isal_zlib.decompressobj(31), False
                     continue
                 left = unpacker.unconsumed_tail
                 if not left and len(piece) < PIECE_BYTES:

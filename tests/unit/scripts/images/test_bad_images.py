@@ -56,7 +56,11 @@ CASES: dict[str, tuple[MadeImage, str]] = {
     ),
     "other tar stream": (with_layer(PACKED, tar=Tar().file("c").bytes()), "the configuration says sha256:"),
     "no gzip": (with_layer(b"this is no gzip at all"), "broken gzip"),
-    "garbage behind gzip": (with_layer(PACKED + b"more", tar=GOOD), "broken gzip"),
+    "garbage behind gzip": (with_layer(PACKED + b"more than a header", tar=GOOD), "broken gzip"),
+    "the beginning of a member behind gzip": (
+        with_layer(PACKED + b"more", tar=GOOD),
+        "truncated: the gzip stream ends",
+    ),
     "broken zstd": (
         with_layer(b"this is no zstd", media_type="application/vnd.oci.image.layer.v1.tar+zstd"),
         "broken zstd",
