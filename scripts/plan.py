@@ -72,6 +72,7 @@ TODAY = "today"
     type=click.Path(path_type=Path),
     help="Refit machine factors from ledgers.",
 )
+@click.option("--levers", "all_levers", is_flag=True, help="Every lever not pulled yet, not only those that save most.")
 @click.option("--check", is_flag=True, help="Exit with 1 when it does not fit or misses the objective.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--svg", "svg_path", type=click.Path(path_type=Path), help="Write a waterfall picture.")
@@ -101,7 +102,7 @@ def command(names: tuple[str, ...], **asked: Any) -> None:  # noqa: ANN401 - the
         click.echo(json.dumps(answer, indent=2))
     else:
         for plan in plans:
-            show(plan, Console(highlight=False))
+            show(plan, Console(highlight=False), all_levers=options.all_levers)
     if options.check and not (first.fits and first.within_slo is not False):
         raise click.exceptions.Exit(1)
 
@@ -119,6 +120,7 @@ class Options:
     image_bytes: float | None
     compare: str | None
     calibrate: tuple[Path, ...]
+    all_levers: bool
     check: bool
     as_json: bool
     svg_path: Path | None

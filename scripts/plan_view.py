@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from budget.estimate import Estimate
+from budget.levers import Effect
 from budget.models import ModelFacts
 from budget.plan import Plan
 from budget.search import Candidate
@@ -87,8 +88,8 @@ def candidates_document(
 # --- people -----------------------------------------------------------------------------------------------------------
 
 
-def show(plan: Plan, console: Console) -> None:
-    """Prints the plan: phases, verdict, cost, findings, levers."""
+def show(plan: Plan, console: Console, *, all_levers: bool = False) -> None:
+    """Prints the plan: phases, verdict, cost, findings, and the levers that save most, or all of them."""
     total = plan.budget.total
     console.print(
         Text.assemble(
@@ -112,7 +113,10 @@ def show(plan: Plan, console: Console) -> None:
         fix = f" {finding.fix}" if finding.fix else ""
         console.print(Text.assemble((f"{finding.level}: ", LEVELS[finding.level]), f"{finding.message}.{fix}"))
     if plan.levers:
-        console.print(_levers(plan))
+        shown = plan.levers if all_levers else plan.levers[:SHOWN_LEVERS]
+        console.print(_levers(shown))
+        if more := len(plan.levers) - len(shown):
+            console.print(Text(f"{more} more with --levers", style="dim"))
 
 
 def _warm_words(plan: Plan) -> str:
@@ -147,13 +151,13 @@ def _bar(begin: float, share: float) -> str:
     return " " * start + "\u2588" * cells + " " * (BAR_CELLS - start - cells)
 
 
-def _levers(plan: Plan) -> Table:
+def _levers(levers: Sequence[Effect]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", title="Levers not pulled yet", title_justify="left")
     table.add_column("saves", justify="right", no_wrap=True)
     table.add_column("per hour", justify="right", no_wrap=True)
     table.add_column("phase", no_wrap=True)
     table.add_column("lever")
-    for effect in plan.levers[:SHOWN_LEVERS]:
+    for effect in levers:
         table.add_row(signed_seconds(effect.saves_s), signed_dollars(effect.usd_per_hour), effect.phase, effect.what)
     return table
 

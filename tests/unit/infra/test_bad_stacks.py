@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,21 +11,10 @@ import yaml
 from budget.problems import BadInput
 from infra.rules import check
 from infra.stack_file import read
+from tests.unit.infra.changed_stacks import change
 
 HERE = Path(__file__).parent
 CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "bad_stacks.yaml").read_text(encoding="utf-8"))
-
-
-def _sibling(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-change = _sibling("changed_stacks").change
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -89,6 +89,14 @@ def test_people_see_phases_findings_and_levers(capsys: pytest.CaptureFixture[str
         assert words in shown
 
 
+def test_levers_shows_each_of_them(capsys: pytest.CaptureFixture[str], scenario: Path) -> None:
+    levers = answer(capsys, "--scenario", str(scenario))["levers"]
+    assert run(["plan", "--scenario", str(scenario), "--levers"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert [lever["what"] for lever in levers if lever["what"] not in shown] == []
+    assert "more with --levers" not in shown
+
+
 def test_compare_puts_today_beside_it(capsys: pytest.CaptureFixture[str], scenario: Path) -> None:
     document = answer(capsys, "--scenario", str(scenario), "--compare", "today")
     assert document["compare"]["total"]["expected_s"] > document["total"]["expected_s"]
