@@ -106,6 +106,7 @@ test-rehearsal: $(VENV)/dev.stamp $(REHEARSE)/stamp ## the launcher on the real 
 	pytest tests/rehearsal
 
 bench-rehearsal: $(VENV)/dev.stamp $(REHEARSE)/stamp ## what the launcher costs and what its levers are worth; medians, an hour
+	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.rehearsal
 
 calibrate: $(VENV)/run.stamp ## fit the machine factors on tests/cases; the errors go to docs/accuracy.md

@@ -40,11 +40,12 @@ from scripts.ledger.pod_facts import condition, model_of, waiting_reason
 from scripts.ledger.raw import NOTHING, Object, objects, text
 from scripts.ledger.record import Ledger
 from scripts.ledger.recorder_settings import Settings
-from scripts.ledger.scrape import MetricsServer
+from scripts.ledger.scrape import routes
 from scripts.ledger.sinks import SinkError, print_embedded, send_spans
 from scripts.ledger.store import Store
 from scripts.ledger.times import stamp
 from scripts.ledger.watching import Change, Watcher
+from serving.launcher.port import Port
 from serving.placement import MODEL_LABEL
 
 SETTLE_S = 2.0
@@ -372,7 +373,7 @@ def main() -> int:
     recorder = Recorder(api, settings)
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda _signum, _frame: recorder.stopping.set())
-    server = MetricsServer(settings.port, recorder.metrics.text, recorder.synced.is_set)
+    server = Port(settings.port, routes(recorder.metrics.text, recorder.synced.is_set))
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     say("recording", namespace=settings.namespace, keep=settings.keep, port=server.server_address[1])
     recorder.run()

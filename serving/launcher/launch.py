@@ -65,7 +65,8 @@ from serving.launcher.kept_cache import KeptCache
 from serving.launcher.ledger import Ledger, note_engine
 from serving.launcher.machine import check_machine
 from serving.launcher.phases import phase_reached
-from serving.launcher.probes import Probes, ProbeServer
+from serving.launcher.port import Port
+from serving.launcher.probes import Probes
 from serving.launcher.refusal import BadConfig, Refused, explain
 from serving.launcher.status import Status
 from serving.launcher.timeline import Timeline, process_age_s
@@ -140,7 +141,7 @@ class Launcher:
     def _serve_probes(self) -> None:
         probes = Probes(self._config, self._timeline, self._ledger, self._status, self._api)
         try:
-            server = ProbeServer(self._config.port, probes.routes())
+            server = Port(self._config.port, probes.routes())
         except OSError as error:
             raise Refused(f"the launcher's port {self._config.port} is taken: {error.strerror}") from error
         threading.Thread(target=server.serve_forever, args=(0.5,), name="probes", daemon=True).start()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import socket
-from typing import TYPE_CHECKING, cast
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
@@ -20,49 +19,6 @@ if TYPE_CHECKING:
     from serving.launcher.ledger import Ledger
     from serving.launcher.status import Status
     from serving.launcher.timeline import Timeline
-
-
-class ProbeServer(http.server.ThreadingHTTPServer):
-    """The launcher's own port, on every address of the pod, whichever family it has."""
-
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, port: int, routes: Mapping[str, Callable[[], tuple[int, str, bytes]]]) -> None:
-        dual = socket.has_dualstack_ipv6()
-        self.address_family = socket.AF_INET6 if dual else socket.AF_INET
-        self.routes = routes
-        super().__init__(("::" if dual else "0.0.0.0", port), _Handler)  # noqa: S104 - kubelet and Prometheus come from outside
-
-    def server_bind(self) -> None:
-        """Accepts IPv4 too on an IPv6 socket."""
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no event."""
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    timeout = 10
-    protocol_version = "HTTP/1.1"
-    server_version = "coldstart"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        """Answers one of the routes."""
-        server = cast("ProbeServer", self.server)
-        route = server.routes.get(self.path.partition("?")[0])
-        status, kind, body = route() if route else (404, "text/plain", f"known: {', '.join(server.routes)}\n".encode())
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Probes come every few seconds: they are not worth a line."""
 
 
 def _json(status: int, document: Mapping[str, object]) -> tuple[int, str, bytes]:
@@ -97,7 +53,7 @@ class Probes:
             return self._answer(ok=False, reason=self._status.reason)
         health = self._api.health(HEALTH_TIMEOUT_S)
         return self._answer(
-            ok=health == http.HTTPStatus.OK, reason=f"the engine's /health answers {health or 'nothing'}"
+            ok=health == HTTPStatus.OK, reason=f"the engine's /health answers {health or 'nothing'}"
         )
 
     def live(self) -> tuple[int, str, bytes]:
@@ -105,7 +61,7 @@ class Probes:
         if not self._status.decided():
             return self._answer(ok=True, reason=self._status.reason)
         health = self._api.health(HEALTH_TIMEOUT_S)
-        dead = health >= http.HTTPStatus.INTERNAL_SERVER_ERROR
+        dead = health >= HTTPStatus.INTERNAL_SERVER_ERROR
         return self._answer(ok=not dead, reason=f"the engine's /health answers {health or 'nothing'}")
 
     def ledger(self) -> tuple[int, str, bytes]:

@@ -3,8 +3,9 @@
     python fake_engine.py --script FILE ...
 
 The script is a JSON object. `steps` run before it serves, in order: `["out", text]`, `["err", text]` write as they
-stand, `["wait", FILE]` waits until a file exists, `["compile", FILE, SIZE]` reports a cache hit if that file exists and
-else writes it and reports a miss, `["exit-if", FILE, CODE]` ends if a file exists, `["exit", CODE]`,
+stand, `["wait", FILE]` waits until a file exists, `["pause", SECONDS]` waits (for benchmarks alone), `["compile", FILE,
+SIZE]` reports a cache hit if that file exists and else writes it and reports a miss, `["exit-if", FILE, CODE]` ends if
+a file exists, `["exit", CODE]`,
 `["kill", SIGNAL]`, `["orphan"]` leaves a grandchild that ends after its parent. Beside `steps`: `port`, `token_ids` of
 every answer, `logprob`, `margin`, `slow` (FILE: a completion whose prompt is `slow` is answered once that exists),
 `latencies_s` (of completions, in turn, the last one for ever), `refuse` (path → status), `ignore_sigterm`, `exit_code`,
@@ -66,6 +67,7 @@ STEPS = {
     "out": lambda text: write("out", text),
     "err": lambda text: write("err", text),
     "wait": wait_for,
+    "pause": time.sleep,
     "compile": lambda path, size: compile_once(Path(path), size),
     "exit-if": exit_if,
     "exit": os._exit,
