@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from budget.price import prices
 from scripts.account import dollars
@@ -18,8 +16,6 @@ from scripts.account.kinds import KINDS
 from scripts.account.kinds.buckets import name_shape
 from scripts.account.ownership import Ours, Owners, Unknown, tags_of
 from scripts.account.standing import Standing, judged
-from scripts.audit import Audit
-from scripts.audit_view import age, show
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
@@ -197,46 +193,3 @@ def test_a_total_says_when_it_is_a_least(rates: list[float | None]) -> None:
 
 
 # ---- for a person ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("passed", "shown"),
-    [
-        (timedelta(minutes=7), "7 min"),
-        (timedelta(hours=5), "5 h"),
-        (timedelta(hours=47), "47 h"),
-        (timedelta(days=9), "9 d"),
-    ],
-)
-def test_ages_in_the_unit_that_fits(passed: timedelta, shown: str) -> None:
-    assert age(NOW - passed, NOW) == shown
-    assert age(None, NOW) == "?"
-
-
-def test_a_table_that_a_person_reads() -> None:
-    things = [
-        judged(thing(Ours("dev", "dev", "tags"), usd=0.045), {}),
-        judged(thing(Ours("dev", "dev", "tags"), usd=0.0), {"dev": frozenset({"id-1"})}),
-        judged(thing(Unknown("in a VPC of ours"), usd=0.0), {}),
-    ]
-    found = Audit(
-        account="111122223333",
-        regions=["us-west-2"],
-        things=things,
-        foreign=7,
-        unseen=[],
-        states_known=True,
-        calls=42,
-        taken=NOW,
-    )
-    console = Console(width=200, record=True, file=io.StringIO())
-    show(found, console, free=False)
-    text = console.export_text()
-    assert "Left over: no stack will remove these" in text
-    assert "aws ec2 delete-nat-gateway --nat-gateway-id id-1" in text
-    assert "5 h" in text
-    assert "0.0450" in text
-    assert "32.85" in text
-    assert "0 things, and 1 that are free (--free)" in text
-    assert "Leak: 1 thing of ours that no stack will ever remove, $0.0450 per hour, $32.85 per month." in text
-    assert "7 things of others; 42 API calls" in text

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -13,7 +14,7 @@ from scripts.account.kinds import KINDS
 from scripts.account.ownership import Ours
 from scripts.account.standing import Judged, Standing
 from scripts.audit import Audit, command, policy_document
-from scripts.audit_view import show
+from scripts.audit_view import age, show
 
 REMOVE = (
     "aws elbv2 delete-load-balancer --load-balancer-arn arn:aws:elasticloadbalancing:us-west-2:111122223333:x/"
@@ -21,12 +22,15 @@ REMOVE = (
 )
 
 
+NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
+
+
 def thing(name: str, price: Price, standing: Standing, stack: str | None = None) -> Judged:
     found = Found(
         kind="load balancer",
         id=name,
         region="us-west-2",
-        created=datetime(2026, 11, 28, 12, tzinfo=UTC),
+        created=NOW - timedelta(days=2),
         owner=Ours("dev", None, "tag"),
         detail="[network]",
         price=price,
@@ -45,7 +49,7 @@ def shown(*things: Judged) -> str:
         unseen=[],
         states_known=True,
         calls=31,
-        taken=datetime(2026, 11, 30, 12, tzinfo=UTC),
+        taken=NOW,
     )
     text = io.StringIO()
     show(found, Console(file=text, width=120), free=False)
@@ -58,8 +62,23 @@ def test_a_leak_is_said_in_dollars_and_its_command_is_one_line() -> None:
     assert "2 things: $0.0225 per hour, $16.43 per month" in text
     assert "Leak: 1 thing of ours that no stack will ever remove, $0.0225 per hour, $16.43 per month." in text
     assert "[network]" in text, "what somebody wrote is not taken for markup"
+    assert "Left over: no stack will remove these" in text
     assert "2 d" in text
     assert "7 things of others; 31 API calls" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("passed", "words"),
+    [
+        (timedelta(minutes=7), "7 min"),
+        (timedelta(hours=5), "5 h"),
+        (timedelta(hours=47), "47 h"),
+        (timedelta(days=9), "9 d"),
+    ],
+)
+def test_ages_in_the_unit_that_fits(passed: timedelta, words: str) -> None:
+    assert age(NOW - passed, NOW) == words
+    assert age(None, NOW) == "?"
 
 
 def test_what_has_no_price_is_unknown_and_the_sum_a_least() -> None:

@@ -15,7 +15,6 @@ from serving.engine import (
     CLIENTS_MAX,
     CLIENTS_MIN,
     RESERVED_FLAGS,
-    EngineSpec,
     arguments,
     capture_sizes,
     clients,
@@ -23,25 +22,7 @@ from serving.engine import (
     refusals,
     weights_arguments,
 )
-
-SPEC = EngineSpec(
-    version=(0, 27, 1),
-    weights_uri="s3://bucket/models/org/name/rev/",
-    region="us-west-2",
-    served_name="llama",
-    tensor_parallel=1,
-    context_tokens=8192,
-    concurrency=64,
-    gpu_memory_utilization=0.9,
-    eager=False,
-    distributed=False,
-    network_gbps=5.0,
-    streamer_memory_bytes=16 * 2**30,
-    trust_remote_code=False,
-    startup_plan=False,
-    shutdown_timeout_s=60,
-    args=(),
-)
+from tests.unit.serving.made_specs import ENGINE as SPEC
 
 
 # ---- command line ---------------------------------------------------------------------------------------------------
