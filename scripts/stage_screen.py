@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -19,7 +18,7 @@ from rich.progress import (
 )
 
 from scripts.staging.meter import Meter, Snapshot
-from scripts.staging.progress import lines
+from scripts.staging.progress import lines, repeated
 
 REFRESH_S = 0.2
 
@@ -44,7 +43,6 @@ def bar(snapshot: Callable[[], Snapshot], what: str, *, console: Console) -> Gen
         TimeRemainingColumn(),
         console=console,
     )
-    over = threading.Event()
     with progress:
         task = progress.add_task(what, total=snapshot().total_bytes, files="")
 
@@ -53,15 +51,5 @@ def bar(snapshot: Callable[[], Snapshot], what: str, *, console: Console) -> Gen
             files = f"{now.done_files} of {now.total_files}"
             progress.update(task, completed=now.done_bytes, total=now.total_bytes, files=files)
 
-        def tell() -> None:
-            while not over.wait(REFRESH_S):
-                update()
-
-        thread = threading.Thread(target=tell, name="screen", daemon=True)
-        thread.start()
-        try:
+        with repeated(update, REFRESH_S):
             yield
-        finally:
-            over.set()
-            thread.join()
-            update()

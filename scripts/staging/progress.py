@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TextIO, cast
@@ -30,25 +30,33 @@ def lines(
         machine: write what `parse` reads instead of what a person does.
     """
     stream = to or sys.stderr
-    over = threading.Event()
 
     def write() -> None:
         snapshot = meter.snapshot()
         stream.write((encode(snapshot) if machine else snapshot.line()) + "\n")
         stream.flush()
 
-    def tell() -> None:
-        while not over.wait(every_s):
-            write()
+    with repeated(write, every_s):
+        yield
 
-    thread = threading.Thread(target=tell, name="progress", daemon=True)
+
+@contextmanager
+def repeated(tell: Callable[[], None], every_s: float) -> Generator[None]:
+    """Calls it every so many seconds while the body runs, and once at its end."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(every_s):
+            tell()
+
+    thread = threading.Thread(target=run, name="progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
         over.set()
         thread.join()
-        write()
+        tell()
 
 
 def encode(snapshot: Snapshot) -> str:

@@ -24,7 +24,6 @@ from serving.engine import (
 )
 from tests.unit.serving.made_specs import ENGINE as SPEC
 
-
 # ---- command line ---------------------------------------------------------------------------------------------------
 
 
