@@ -18,6 +18,8 @@ from scripts.images.tar_reader import TarReader
 
 Meter = Callable[[int], None]
 """Told of every byte that was read or written."""
+MARK_BYTES = 256 * 1024
+"""Of the tar stream between two marks: fine enough for a file's share of the compressed bytes, 70,000 for 17 GB."""
 Steps = Callable[[str, int], AbstractContextManager[Meter]]
 """Makes the meter of a step from its name and its bytes."""
 
@@ -124,8 +126,13 @@ class _Stream:
     def _pieces(self) -> Iterator[bytes]:
         for piece in self._unpacked:
             self._hash.update(piece)
-            self.marks.append((self._unpacked.bytes, self._unpacked.consumed_bytes))
+            if self._unpacked.bytes - self.marks[-1][0] >= MARK_BYTES:
+                self.marks.append(self._mark())
             yield piece
+        self.marks.append(self._mark())
+
+    def _mark(self) -> tuple[int, int]:
+        return self._unpacked.bytes, self._unpacked.consumed_bytes
 
 
 def _keep(file: BinaryIO, piece: bytes, spool: Path) -> None:
