@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +17,11 @@ from scripts.failure import Failure
 from scripts.ledger import comparison, observability, picture, screen
 from scripts.ledger.advice import next_step
 from scripts.ledger.bundle import Bundle
-from scripts.ledger.collect import Collector, in_words, kept_ledgers
+from scripts.ledger.collect import Collector, kept_ledgers
 from scripts.ledger.comparison import Side
+from scripts.ledger.consent import agree, say
 from scripts.ledger.folder import load, save, starts_in
-from scripts.ledger.kube_api import Api, ApiError
+from scripts.ledger.kube_api import Api
 from scripts.ledger.kubeconfig import Kubeconfig
 from scripts.ledger.merge import ledger_of
 from scripts.ledger.node_probe import Probe
@@ -29,7 +29,7 @@ from scripts.ledger.pod_facts import condition
 from scripts.ledger.raw import Object, text
 from scripts.ledger.record import Ledger, document, from_document
 from scripts.ledger.sides import Sides
-from scripts.ledger.target import Target, target_of
+from scripts.ledger.target import Target, pods_of, target_of
 from scripts.ledger.trigger import Cold, Trigger
 from scripts.ledger.variants import LEVERS, known_lever
 from scripts.ledger.watching import Watcher
@@ -80,6 +80,9 @@ SETTLE_S = 2.0
     "--record-answer", is_flag=True, help="Keep this start's answer as the right one: later starts must give it."
 )
 @click.option(
+    "--forget-answer", is_flag=True, help="Take the recorded answer back: later starts need only give a sane one."
+)
+@click.option(
     "--metrics-docs",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -101,10 +104,14 @@ def command(
             click.echo(str(path), err=True)
         return
     wishes = Wishes(**options)
-    wishes.check()
-    target = target_of(stack, pod, offline=wishes.source is not None, planned=not wishes.rehearse)
-    if wishes.record_answer:
-        _record_answer(target, wishes, as_json=as_json)
+    wishes.check(pod)
+    planned = not (wishes.rehearse or wishes.record_answer or wishes.forget_answer)
+    target = target_of(stack, pod, offline=wishes.source is not None, planned=planned)
+    if wishes.record_answer or wishes.forget_answer:
+        from scripts.ledger import recorded_answer  # noqa: PLC0415 - only these ask S3
+
+        change = recorded_answer.record_answer if wishes.record_answer else recorded_answer.forget_answer
+        change(target, wishes, as_json=as_json)
         return
     if wishes.ab:
         _compare(target, wishes, as_json=as_json)
@@ -188,7 +195,7 @@ def _amazon(target: Target) -> list[Callable[[Bundle], Bundle]]:
 
 def _newest(api: Api, collector: Collector, target: Target, wishes: Wishes) -> Iterator[Ledger]:
     """The pods that are there, and behind them what a recorder has kept of those that are gone."""
-    pods = _pods(collector, target)
+    pods = pods_of(collector, target)
     count, seen = wishes.last or 1, set[str]()
     for pod in pods[:count]:
         seen.add(text(pod, "metadata.uid"))
@@ -201,16 +208,6 @@ def _newest(api: Api, collector: Collector, target: Target, wishes: Wishes) -> I
             yield from_document(entry)
         except ValueError:
             continue
-
-
-def _pods(collector: Collector, target: Target) -> list[Object]:
-    try:
-        if target.pod:
-            return [collector.pod(target.namespace, target.pod)]
-        return collector.pods(target.namespace, target.selector)
-    except ApiError as error:
-        what = f"pod {target.pod}" if target.pod else "the pods"
-        raise Failure(f"{what} in namespace {target.namespace}: {in_words(error)}") from error
 
 
 def _measured(bundle: Bundle, target: Target, wishes: Wishes) -> Ledger:
@@ -250,45 +247,6 @@ def _watched(api: Api, collector: Collector, target: Target, wishes: Wishes) -> 
                 return
 
 
-# ---- the known answer ----------------------------------------------------------------------------------------------
-
-
-def _record_answer(target: Target, wishes: Wishes, *, as_json: bool) -> None:
-    from scripts.ledger.known_answer import answer_of, model_of, record  # noqa: PLC0415 - only this asks S3
-    from scripts.staging.bucket import connect  # noqa: PLC0415 - as above
-
-    name, model = model_of(target.stack)
-    answer = answer_of(_finished(target, wishes).launcher)
-    region = target.stack.environment.region if target.stack else None
-
-    def agreed(what: str) -> None:
-        _say(what)
-        if not wishes.yes:
-            _ask("a recorded answer is replaced")
-
-    new = record(connect(name, region=region), model, answer, agreed=agreed)
-    uri = model.manifest_uri(name)
-    if as_json:
-        click.echo(json.dumps({"format": 1, "manifest": uri, "recorded": new, "answer": answer}, indent=2))
-    else:
-        firm, tokens = answer["firm_tokens"], len(answer["token_ids"])
-        click.echo(f"{'recorded' if new else 'recorded already'}: {answer['prompt']!r} → {answer['text']!r}")
-        click.echo(f"  {firm} of {tokens} tokens are compared at each start, {uri}")
-
-
-def _finished(target: Target, wishes: Wishes) -> Bundle:
-    """The start whose answer is taken: the newest that is Ready, or the one that was named."""
-    if wishes.source:
-        return load(starts_in(wishes.source)[0])
-    with Kubeconfig.of(wishes.context) as api:
-        collector = Collector(api)
-        pods = _pods(collector, target)
-        ready = [pod for pod in pods if text(condition(pod, "Ready"), "status") == "True"]
-        if not ready:
-            raise Failure(f"no pod of {target.model} in namespace {target.namespace} is Ready")
-        return collector.start(ready[0])
-
-
 # ---- starts made on purpose ----------------------------------------------------------------------------------------
 
 
@@ -299,10 +257,6 @@ def _wait(condition_met: Callable[[], bool], patience_s: float) -> bool:
             return False
         time.sleep(POLL_S)
     return True
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def _agreed(target: Target, wishes: Wishes, starts: int) -> None:
@@ -317,26 +271,18 @@ def _agreed(target: Target, wishes: Wishes, starts: int) -> None:
         raise BadInput([Problem("STACK", "a start is made of a model stack alone", "Name it.")])
     each = plan.cost.usd_per_start
     total = None if each is None else each * starts
-    _say(
+    what = (
         f"{starts} start(s) of {target.model} on {plan.scenario.instance.name}, "
         f"each {seconds(plan.budget.total.expected_s)}: "
         f"about {dollars(total)}; a node that stays costs {dollars(plan.cost.usd_per_hour)} per hour"
     )
-    if wishes.yes:
-        return
-    _ask("a start costs money")
-
-
-def _ask(why: str) -> None:
-    if not sys.stdin.isatty():
-        raise BadInput([Problem("--yes", f"{why}, and nobody can be asked here", "Add --yes.")])
-    click.confirm("Go on?", abort=True, err=True)
+    agree(what, "a start costs money", yes=wishes.yes)
 
 
 def _triggered(api: Api, collector: Collector, target: Target, wishes: Wishes) -> Ledger:
     _agreed(target, wishes, 1)
     trigger = Trigger(
-        api=api, namespace=target.namespace, deployment=target.model, model=target.model, wait=_wait, say=_say
+        api=api, namespace=target.namespace, deployment=target.model, model=target.model, wait=_wait, say=say
     )
     with trigger.start(cast("Cold | None", wishes.cold), target.patience_s) as pod:
         time.sleep(SETTLE_S)
@@ -360,7 +306,7 @@ def _rehearsed(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Sequ
 
     if target.stack is None:
         raise BadInput([Problem("STACK", "a rehearsal is of a model stack", "Name it.")])
-    _say(f"rehearsing {target.stack.name}: one start to fill the caches, then {2 * wishes.times} to compare")
+    say(f"rehearsing {target.stack.name}: one start to fill the caches, then {2 * wishes.times} to compare")
     done = 0
     with rehearsal(target.stack, lever) as rehearsed:
 
@@ -371,7 +317,7 @@ def _rehearsed(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Sequ
             ledger = ledger_of(bundle)
             if wishes.saved:
                 save(bundle, wishes.saved / f"{done:02d}-{side}")
-            _say(f"{done}: {lever} {side}, {seconds(ledger.wall_clock_s)}, unaccounted {ledger.unaccounted_s:.2f} s")
+            say(f"{done}: {lever} {side}, {seconds(ledger.wall_clock_s)}, unaccounted {ledger.unaccounted_s:.2f} s")
             return ledger
 
         return comparison.interleaved(run, wishes.times)
@@ -388,7 +334,7 @@ def _in_cluster(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Seq
             lever=lever,
             patience_s=target.patience_s,
             wait=_wait,
-            say=_say,
+            say=say,
         )
 
         def start(pod: Object) -> Bundle:

@@ -11,14 +11,13 @@ from rich.console import Console
 
 from scripts.failure import Failure
 from scripts.ledger import screen
-from scripts.ledger.baseline import baseline_of, read, regressions, write
-from scripts.ledger.collect import Collector, in_words
+from scripts.ledger.baseline import baseline_of, read, regressions, same_model, write
+from scripts.ledger.collect import Collector
 from scripts.ledger.folder import load, starts_in
-from scripts.ledger.kube_api import ApiError
 from scripts.ledger.kubeconfig import Kubeconfig
 from scripts.ledger.merge import ledger_of
 from scripts.ledger.record import Ledger
-from scripts.ledger.target import Target, target_of
+from scripts.ledger.target import Target, pods_of, target_of
 
 
 @click.command(help="Compare the newest starts of STACK with a baseline; exit 1 when a phase is slower beyond noise.")
@@ -51,6 +50,7 @@ def command(
     ready = [ledger for ledger in ledgers if ledger.state == "ready" and ledger.measured]
     if not ready:
         raise Failure(f"none of {len(ledgers)} start(s) is Ready and measured: there is nothing to compare")
+    same_model(baseline, before, ready)
     if before is None:
         write(baseline_of(ready[0].model, ready), baseline)
         click.echo(f"{baseline} written from {len(ready)} start(s)", err=True)
@@ -80,8 +80,4 @@ def _ledgers(target: Target, source: Path | None, context: str | None, last: int
         return [ledger_of(load(folder), target.budget) for folder in starts_in(source)]
     with Kubeconfig.of(context) as api:
         collector = Collector(api)
-        try:
-            pods = collector.pods(target.namespace, target.selector)
-        except ApiError as error:
-            raise Failure(f"the pods in namespace {target.namespace}: {in_words(error)}") from error
-        return [ledger_of(collector.start(pod), target.budget) for pod in pods[:last]]
+        return [ledger_of(collector.start(pod), target.budget) for pod in pods_of(collector, target)[:last]]

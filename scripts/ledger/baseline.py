@@ -7,14 +7,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from budget.problems import BadInput, Problem, bad_input
 from scripts.ledger.facts import PHASES
-from scripts.ledger.raw import dig, mapping, text
+from scripts.ledger.raw import dig, finite, mapping, parsed, text
 from scripts.ledger.record import Ledger
 
 FORMAT = 1
+UNNAMED = "unknown"
+"""Model of a start without a pod object or a label."""
 MAD_TO_SIGMA = 1.4826
 """Median absolute deviation of a normal distribution → its standard deviation."""
 SIGMAS = 3.0
@@ -57,6 +59,20 @@ def baseline_of(model: str, ledgers: Sequence[Ledger]) -> Baseline:
     return Baseline(model=model, phases=found)
 
 
+def same_model(path: Path, baseline: Baseline | None, ledgers: Sequence[Ledger]) -> None:
+    """Refuses starts of other models than the baseline's, or of several; a start that names none may be anybody's.
+
+    Raises:
+        BadInput: what would be compared is not alike.
+    """
+    models = sorted({ledger.model for ledger in ledgers} - {UNNAMED})
+    if len(models) > 1:
+        raise bad_input("--from", f"holds starts of several models: {', '.join(models)}", "Compare one model's.")
+    if baseline and models and baseline.model not in {UNNAMED, models[0]}:
+        found = f"is a baseline of {baseline.model}, and these starts are of {models[0]}"
+        raise bad_input(str(path), found, f"Name the baseline of {models[0]}, or write one with --write.")
+
+
 def regressions(baseline: Baseline, ledgers: Sequence[Ledger]) -> list[Regression]:
     """Every phase that both sides saw.
 
@@ -87,9 +103,9 @@ def read(path: Path) -> Baseline:
         BadInput: no such file, not JSON, or not a baseline.
     """
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        found = parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise bad_input(str(path), f"can't be read: {error.strerror}", "Write one with --write.") from error
+        raise bad_input(str(path), f"can't be read: {error.strerror}", "Name one that --write wrote.") from error
     except ValueError as error:
         raise bad_input(str(path), f"is not JSON: {error}", "Write one with --write.") from error
     if dig(found, "format") != FORMAT:
@@ -102,16 +118,20 @@ def read(path: Path) -> Baseline:
             phases[phase] = numbers
         else:
             where, known = f"{path}: phases.{phase}", f"Phases: {', '.join(PHASES)}."
-            problems.append(Problem(where, "is no list of seconds of a phase", known))
+            problems.append(Problem(where, "is no list of seconds of a phase, none of them negative", known))
+    if not phases and not problems:
+        problems.append(Problem(f"{path}: phases", "holds no phase", "Write one with --write."))
+    if not text(found, "model"):
+        problems.append(Problem(f"{path}: model", "does not say whose starts these are", "Write one with --write."))
     if problems:
         raise BadInput(problems)
     return Baseline(model=text(found, "model"), phases=phases)
 
 
 def _seconds(found: object) -> tuple[float, ...]:
-    """The numbers of a list; nothing when it holds anything else."""
+    """The numbers of a list; nothing when it holds anything else: a duration is neither negative nor NaN."""
     values = cast("list[object]", found) if isinstance(found, list) else []
-    numbers = tuple(float(value) for value in values if isinstance(value, int | float))
+    numbers = tuple(number for value in values if (number := finite(value)) is not None and number >= 0)
     return numbers if len(numbers) == len(values) else ()
 
 

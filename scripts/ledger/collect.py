@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import quote
 
 from scripts.ledger.bundle import Bundle
 from scripts.ledger.facts import Absence
 from scripts.ledger.kube_api import FORBIDDEN, NOT_FOUND, Api, ApiError, get
 from scripts.ledger.pod_facts import container_status, engine_container
-from scripts.ledger.raw import NOTHING, Object, label, mapping, objects, text, whole
+from scripts.ledger.raw import NOTHING, Object, label, mapping, number, object_of, objects, parsed, text, whole
 
 LOG_LIMIT_BYTES = 20_000_000
 """Of a log: a start is a few hundred kilobytes, and traffic may follow it."""
@@ -152,16 +150,23 @@ def in_words(error: ApiError) -> str:
     return str(error)
 
 
-def kept_ledgers(api: Api, namespace: str, model: str) -> list[Any]:
-    """Documents of the ledgers that the recorder has kept of a model, the newest first; none without a recorder."""
+def kept_ledgers(api: Api, namespace: str, model: str) -> list[Object]:
+    """Documents of the ledgers that the recorder has kept of a model, the newest first; none without a recorder.
+
+    What is no document at all, since somebody wrote into it, is left out.
+    """
     query = {"labelSelector": f"coldstart/ledger=true,coldstart/model={model}", "limit": "500"}
     try:
         found = objects(get(api, f"/api/v1/namespaces/{namespace}/configmaps", query), "items")
     except ApiError:
         return []
-    documents: list[Any] = []
+    documents: list[Object] = []
     for item in found:
         written = mapping(item, "data").get("ledger.json")
-        if isinstance(written, str):
-            documents.append(json.loads(written))
-    return sorted(documents, key=lambda entry: entry.get("asked_at_s", 0.0), reverse=True)
+        try:
+            documents.append(object_of(parsed(written) if isinstance(written, str) else None))
+        except ValueError:
+            continue
+    return sorted(
+        (entry for entry in documents if entry), key=lambda entry: number(entry, "asked_at_s") or 0.0, reverse=True
+    )

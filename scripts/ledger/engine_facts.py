@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from scripts.ledger.facts import Attempt, Clock, Fact, InPod, Stretch
 from scripts.ledger.log_text import Line, lines
-from scripts.ledger.raw import NOTHING, Object
+from scripts.ledger.raw import NOTHING, Object, object_of, parsed
 from serving.launcher.engine_log import ENGINE_LINES, LINES, Sighting
 from serving.launcher.phases import phase_reached, split_engine_run
 
@@ -26,6 +24,8 @@ MORE_LINES = {
     "identity": re.compile(r"Found credentials (?:from|in) (?P<how>.+)$"),
 }
 """Lines that prove a lever and time nothing; the others are the launcher's (serving.launcher.engine_log)."""
+HEAD = 8192
+"""Characters of a line that are looked at: every line with a meaning is known by its head, as in the launcher."""
 _FIRST = re.compile(r"vLLM (?:API )?server version |\bversion \d+\.\d+\.\d+\S*\s*$")
 """A server prints its version once, early: a second time is a second attempt in the same container."""
 
@@ -69,7 +69,7 @@ def engine_facts(log: str | None, began: Fact | None, ready_s: float | None, rea
         return NONE
     read = lines(log, began.at_s if began else None, read_s)
     ledger = _ledger(read)
-    begins = [index for index, line in enumerate(read) if _FIRST.search(line.text)]
+    begins = [index for index, line in enumerate(read) if _FIRST.search(line.text[:HEAD])]
     kept, earlier = _last_attempt(read, begins)
     dated = [line for line in kept if line.at_s is not None]
     facts = EngineFacts(
@@ -77,7 +77,7 @@ def engine_facts(log: str | None, began: Fact | None, ready_s: float | None, rea
         sightings=(),
         attempts=earlier,
         ledger=ledger,
-        is_vllm=any(VLLM.search(line.text) for line in read),
+        is_vllm=any(VLLM.search(line.text[:HEAD]) for line in read),
         undated=len(kept) - len(dated),
         cut=False,
     )
@@ -121,7 +121,9 @@ def _last_attempt(read: Sequence[Line], begins: Sequence[int]) -> tuple[Sequence
     starts = [0]
     for index in begins:
         loaded = any(
-            LINES[name].search(line.text) for line in read[starts[-1] : index] for name in ("load", "engine_ready")
+            LINES[name].search(line.text[:HEAD])
+            for line in read[starts[-1] : index]
+            for name in ("load", "engine_ready")
         )
         version = next((begin for begin in begins if starts[-1] <= begin < index), None)
         if loaded or (version is not None and _apart_s(read[version], read[index]) > ANOTHER_START_S):
@@ -152,20 +154,27 @@ ANOTHER_START_S = 30.0
 """The processes of one start print their version within this time of each other."""
 
 
+_FIGURES = ("s", "gib", "n", "of", "ranks")
+_FIGURE = re.compile(r"\d{1,15}(?:\.\d{0,15})?|\.\d{1,15}")
+"""What a line states in numbers, and a number: `1.2.3` in a torn line is none."""
+
+
 def _sightings(read: Sequence[Line], origin_s: float) -> list[Sighting]:
     found: list[Sighting] = []
     patterns = [*LINES.items(), *MORE_LINES.items()]
     serving = False
     last_s = origin_s
     for line in read:
-        last_s = line.at_s if line.at_s is not None else last_s
+        last_s, head = line.at_s if line.at_s is not None else last_s, line.text[:HEAD]
         for name, pattern in patterns:
-            match = pattern.search(line.text)
+            match = pattern.search(head)
             if not match or (serving and name not in {"late_compile", "draining"}):
                 continue
             values = {key: value for key, value in match.groupdict().items() if value is not None}
-            at_s = last_s - origin_s + (_elapsed_s(line.text) if line.at_s is None and name == "progress_done" else 0.0)
-            found.append(Sighting(name=name, at_s=at_s, values=values, line=line.text.strip()[:300]))
+            if not all(_FIGURE.fullmatch(values[key]) for key in _FIGURES if key in values):
+                continue
+            at_s = last_s - origin_s + (_elapsed_s(head) if line.at_s is None and name == "progress_done" else 0.0)
+            found.append(Sighting(name=name, at_s=at_s, values=values, line=head.strip()[:300]))
             serving = serving or name == "serving"
     return found
 
@@ -241,11 +250,9 @@ def _ledger(read: Sequence[Line]) -> Object:
         if '"ledger"' not in line.text or not line.text.lstrip().startswith("{"):
             continue
         try:
-            entry: object = json.loads(line.text)
+            ledger = object_of(object_of(parsed(line.text)).get("ledger"))
         except ValueError:
             continue
-        if isinstance(entry, dict):
-            ledger = cast("dict[str, object]", entry).get("ledger")
-            if isinstance(ledger, dict):
-                return cast("Object", ledger)
+        if ledger:
+            return ledger
     return NOTHING

@@ -14,7 +14,7 @@ SOURCE = "events"
 PULLED = re.compile(
     r'Successfully pulled image "(?P<image>[^"]+)"'
     r"(?: in (?P<working>[\w.µμ]+?)(?: \((?P<waiting>[\w.µμ]+) including waiting\))?(?:\.(?= Image|$)|$))?"
-    r"(?: ?Image size: (?P<bytes>\d+) bytes)?"
+    r"(?: ?Image size: (?P<bytes>\d{1,18}) bytes)?"
 )
 """The kubelet's words. Older ones say no size (before 1.30), no waiting (before 1.27), or no duration at all."""
 PRESENT = re.compile(r'[Ii]mage "(?P<image>[^"]+)" already present on machine')

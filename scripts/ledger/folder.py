@@ -13,15 +13,16 @@ Every file is optional. A folder of such folders is several starts.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from budget.problems import bad_input
 from scripts.ledger.bundle import Bundle
 from scripts.ledger.facts import Absence
-from scripts.ledger.raw import Object, number, object_of, objects, text
+from scripts.ledger.raw import Object, number, object_of, objects, parsed, text
 from scripts.ledger.redaction import clean, clean_text
+from scripts.ledger.times import plausible
 
 OBJECTS = {
     "pod": "pod.json",
@@ -41,6 +42,8 @@ TEXTS = {
     "kubelet_metrics": "kubelet.metrics",
     "karpenter_metrics": "karpenter.metrics",
 }
+KINDS: Mapping[str, str] = {"pod": "Pod", "node": "Node", "node_claim": "NodeClaim", "lease": "Lease"}
+"""What Kubernetes calls the objects of these files."""
 EVENTS, COLLECTED = "events.json", "collected.json"
 FILES = (*OBJECTS.values(), *TEXTS.values(), EVENTS, COLLECTED)
 
@@ -49,15 +52,20 @@ def starts_in(directory: Path) -> Sequence[Path]:
     """The folders of single starts in a folder: itself, or those below it.
 
     Raises:
-        BadInput: there is no such folder, or nothing of a start in it.
+        BadInput: there is no such folder, it can't be read, or nothing of a start is in it.
     """
-    if not directory.is_dir():
-        raise bad_input(str(directory), "is no folder", "Name one that --save wrote.")
-    if _is_start(directory):
-        return [directory]
-    below = sorted(path for path in directory.iterdir() if path.is_dir() and _is_start(path))
+    try:
+        if not directory.is_dir():
+            raise bad_input(str(directory), "is no folder", "Name one that --save wrote.")
+        entries = sorted(directory.iterdir())
+        if _is_start(directory):
+            return [directory]
+        below = [path for path in entries if path.is_dir() and _is_start(path)]
+    except OSError as error:
+        where = error.filename or str(directory)
+        raise bad_input(str(where), f"can't be read: {error.strerror}", "Let yourself read the folder.") from error
     if not below:
-        known = ", ".join(FILES)
+        known = ", ".join(name for name in FILES if name != COLLECTED)
         raise bad_input(str(directory), "holds no start", f"A start is a folder with at least one of: {known}.")
     return below
 
@@ -72,27 +80,39 @@ def load(directory: Path) -> Bundle:
     values: dict[str, Any] = {}
     for field, name in OBJECTS.items():
         found = _json(directory / name, field, absences)
-        if isinstance(found, dict):
-            values[field] = found
-        elif found is not None:
+        wanted, kind = KINDS.get(field, ""), text(found, "kind")
+        if found is not None and not isinstance(found, dict):
             absences.append(Absence(what=field, why=f"{name} holds no JSON object"))
+        elif wanted and kind not in {"", wanted}:
+            why = f"{name} holds a {kind}, not a {wanted}: save it by `kubectl get {wanted.lower()} NAME -o json`"
+            absences.append(Absence(what=field, why=why))
+        elif found is not None:
+            values[field] = found
     for field, name in TEXTS.items():
         text_found = _text(directory / name, field, absences)
         if text_found is not None:
             values[field] = text_found
     collected = object_of(_json(directory / COLLECTED, "collected", absences))
+    collected_s = _collected_s(collected, directory, absences)
     said = [Absence(what=text(entry, "what"), why=text(entry, "why")) for entry in objects(collected, "absences")]
     return Bundle(
         **values,
         events=_events(directory, absences),
-        collected_s=number(collected, "collected_s") or _newest_s(directory),
+        collected_s=collected_s,
         absences=(*said, *absences),
     )
 
 
-def _newest_s(directory: Path) -> float:
-    """When the newest of a folder's files was written: a time in the right year, where nothing better is known."""
-    return max((path.stat().st_mtime for path in directory.iterdir()), default=0.0)
+def _collected_s(collected: Object, directory: Path, absences: list[Absence]) -> float:
+    """When the start was read; where nothing says so, when the newest file was written: in about the right year."""
+    stated = number(collected, "collected_s")
+    if stated is not None and plausible(stated):
+        return stated
+    if stated is not None:
+        why = f"{COLLECTED}: collected_s is {stated:g}: no Unix time of the years 1970 to 2200"
+        absences.append(Absence(what="collected", why=why))
+    files = (directory / name for name in FILES)
+    return max((path.stat().st_mtime for path in files if path.is_file()), default=0.0)
 
 
 def _events(directory: Path, absences: list[Absence]) -> Sequence[Object]:
@@ -107,10 +127,13 @@ def _events(directory: Path, absences: list[Absence]) -> Sequence[Object]:
 
 
 def _text(path: Path, what: str, absences: list[Absence]) -> str | None:
-    if not path.exists():
-        return None
     try:
-        return path.read_bytes().decode("utf-8", "replace")
+        if not path.exists():
+            return None
+        if not (path.is_file() or path.is_dir()):
+            absences.append(Absence(what=what, why=f"{path.name} is no file"))
+            return None
+        return path.read_bytes().decode("utf-8-sig", "replace")
     except OSError as error:
         absences.append(Absence(what=what, why=f"{path.name}: {error.strerror}"))
         return None
@@ -121,7 +144,7 @@ def _json(path: Path, what: str, absences: list[Absence]) -> object:
     if read is None:
         return None
     try:
-        return json.loads(read)
+        return parsed(read)
     except ValueError as error:
         absences.append(Absence(what=what, why=f"{path.name} is not JSON: {error}"))
         return None

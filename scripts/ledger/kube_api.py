@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
-from scripts.ledger.raw import NOTHING, Object, object_of, text
+from scripts.ledger.raw import NOTHING, Object, object_of, parsed, text
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT_S = 30.0
@@ -60,7 +60,7 @@ def get(api: Api, path: str, query: Mapping[str, str] | None = None) -> Object:
         ApiError: refused, unreachable, or the answer is no JSON object.
     """
     try:
-        found = object_of(json.loads(api.text(path, query)))
+        found = object_of(parsed(api.text(path, query)))
     except ValueError as error:
         raise ApiError(0, f"{path}: the answer is not JSON") from error
     if not found:
@@ -169,7 +169,7 @@ def refusal(status: int, body: bytes) -> ApiError:
     """What the server said: the message of its Status object, else the text."""
     shown = body.decode("utf-8", "replace")
     try:
-        found = object_of(json.loads(shown))
+        found = object_of(parsed(shown))
     except ValueError:
         found = NOTHING
     return ApiError(status, text(found, "message") or shown[:300] or "no message")

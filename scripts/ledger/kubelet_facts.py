@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -9,15 +10,17 @@ _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})?\s+(
 
 
 def samples(text: str) -> Iterator[tuple[str, str, float]]:
-    """Name, labels and value of every sample of a Prometheus text."""
+    """Name, labels and value of every sample of a Prometheus text that can be a count or a duration."""
     for line in text.splitlines():
         found = _SAMPLE.match(line)
         if not found:
             continue
         try:
-            yield found["name"], found["labels"] or "", float(found["value"])
+            value = float(found["value"])
         except ValueError:
             continue
+        if 0 <= value < math.inf:
+            yield found["name"], found["labels"] or "", value
 
 
 def only_pull_s(text: str) -> float | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.ledger.facts import Attempt, Clock, Fact, InPod, Stretch
+from scripts.ledger.facts import PHASES, Attempt, Clock, Fact, InPod, Stretch
 from scripts.ledger.raw import Object, mapping, number, objects, text, texts, whole
-from scripts.ledger.times import stamp
+from scripts.ledger.times import LONGEST_START_S, stamp
 
 SOURCE = "launcher"
 RESOLUTION_S = 0.01
@@ -21,7 +21,9 @@ def launcher_facts(document: Object) -> InPod | None:
     for segment in objects(document, "segments"):
         begin_s, end_s = number(segment, "begin_s"), number(segment, "end_s")
         phases = tuple(texts(segment, "phases"))
-        if begin_s is not None and end_s is not None and end_s >= begin_s and phases:
+        if begin_s is None or end_s is None or not phases or not set(phases) <= set(PHASES):
+            continue
+        if 0 <= begin_s <= end_s <= LONGEST_START_S:
             stretches.append(Stretch(phases=phases, detail=text(segment, "detail"), begin_s=begin_s, end_s=end_s))
     if not stretches:
         return None
@@ -62,7 +64,7 @@ def launcher_budget(document: Object) -> dict[str, tuple[float, float, float]]:
     found: dict[str, tuple[float, float, float]] = {}
     for phase, entry in mapping(document, "budget").items():
         values = [number(entry, key) for key in ("low_s", "expected_s", "high_s")]
-        if all(value is not None for value in values):
-            low, expected, high = (value or 0.0 for value in values)
+        low, expected, high = (value if value is not None else -1.0 for value in values)
+        if phase in PHASES and 0 <= low <= expected <= high <= LONGEST_START_S:
             found[phase] = (low, expected, high)
     return found

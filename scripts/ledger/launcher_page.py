@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import http.client
-import json
 
 from scripts.ledger.facts import Absence
 from scripts.ledger.pod_facts import engine_container
-from scripts.ledger.raw import NOTHING, Object, object_of, objects, text, whole
+from scripts.ledger.raw import NOTHING, Object, object_of, objects, parsed, text, whole
 
 LAUNCHER_TIMEOUT_S = 3.0
 
@@ -33,7 +32,7 @@ def fetch_launcher(pod: Object, absences: list[Absence]) -> Object:
     try:
         connection.request("GET", "/ledger")
         answer = connection.getresponse()
-        found: object = json.loads(answer.read())
+        found = parsed(answer.read().decode("utf-8", "replace"))
     except (OSError, http.client.HTTPException, ValueError) as error:
         absences.append(
             Absence(what="launcher", why=f"http://{address}:{port}/ledger: {error or type(error).__name__}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import cast
 
+from scripts.ledger.raw import object_of, parsed
 from scripts.ledger.times import stamp
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -63,7 +62,7 @@ def lines(log: str, near_s: float | None = None, year_of_s: float = 0.0) -> list
 
 def _records(log: str) -> Iterator[tuple[float | None, float, str]]:
     """Time, resolution and body of every record; lines that the runtime cut are whole again."""
-    held: dict[str, str] = {}
+    held: dict[str, list[str]] = {}
     for raw in log.split("\n"):
         line = raw.removesuffix("\r")
         cri = _CRI.match(line)
@@ -81,13 +80,14 @@ def _records(log: str) -> Iterator[tuple[float | None, float, str]]:
         body = found["body"] or ""
         if cri:
             stream = cri["stream"]
-            body = held.pop(stream, "") + body
+            parts = held.setdefault(stream, [])
+            parts.append(body)
             if cri["tag"] == "P":
-                held[stream] = body
                 continue
+            body = "".join(held.pop(stream))
         yield at_s, resolution_s, body
     for rest in held.values():
-        yield None, 1.0, rest
+        yield None, 1.0, "".join(rest)
 
 
 def _drawn(body: str) -> Iterator[str]:
@@ -102,12 +102,9 @@ def _unwrapped(text: str) -> tuple[str, tuple[float, float] | None]:
     if not text.startswith("{"):
         return text, None
     try:
-        entry: object = json.loads(text)
+        fields = object_of(parsed(text))
     except ValueError:
         return text, None
-    if not isinstance(entry, dict):
-        return text, None
-    fields = cast("dict[str, object]", entry)
     message = fields.get("message")
     if not isinstance(message, str):
         return text, None

@@ -27,6 +27,7 @@ from scripts.ledger.proofs import proofs
 from scripts.ledger.raw import Object, mapping, number, objects, text, texts_of
 from scripts.ledger.record import Expected, Ledger
 from scripts.ledger.timeline import Timeline
+from scripts.ledger.unreadable import unreadable_times
 
 LATE_READY_S = 120.0
 """A Ready condition later than the end of the start by more than this is a later change, not the start's end."""
@@ -77,9 +78,9 @@ def ledger_of(bundle: Bundle, budget: Mapping[str, Expected] | None = None) -> L
         proofs=(),
         attempts=[*known.restarts, *known.engine.attempts, *launcher_attempts(known.launcher)],
         absences=[*bundle.absences, *_absences(known)],
-        notes=[*known.notes, *timeline.notes],
+        notes=[*known.notes, *timeline.notes, *unreadable_times(bundle)],
     )
-    return replace(ledger, proofs=proofs(bundle, ledger, known.engine.sightings, known.launcher, known.events.pulls))
+    return replace(ledger, proofs=proofs(bundle, ledger, known))
 
 
 def _begin(known: Known, asked: Fact | None) -> tuple[float, float]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from scripts.ledger.bundle import GPU_RESOURCES, Bundle
 from scripts.ledger.facts import Clock, Fact
 from scripts.ledger.pod_facts import stated
-from scripts.ledger.raw import Object, label, mapping, number, objects, text
+from scripts.ledger.raw import Object, count, label, mapping, number, objects, text
+from scripts.ledger.times import plausible
 
 
 def node_facts(bundle: Bundle) -> list[Fact]:
@@ -60,7 +61,7 @@ def _instance(instance: Object) -> Iterator[Fact]:
 
 def _seen(seen: Object) -> Iterator[Fact]:
     at_s = number(seen, "gpus-allocatable")
-    if at_s is not None:
+    if at_s is not None and plausible(at_s):
         yield Fact(
             name="node-ready",
             at_s=at_s,
@@ -78,7 +79,7 @@ SEEN_RESOLUTION_S = 0.5
 def gpus_allocatable(node: Object) -> int:
     """GPUs that the node offers to pods now."""
     offered = mapping(node, "status.allocatable")
-    return sum(int(str(offered[name])) for name in GPU_RESOURCES if str(offered.get(name, "")).isdigit())
+    return sum(count(offered.get(name)) for name in GPU_RESOURCES)
 
 
 def is_ready(node: Object) -> bool:

@@ -17,8 +17,16 @@ WIDTH, LEFT, RIGHT = 960, 222, 26
 ROW, BAR, HEAD, FOOT = 52, 20, 64, 56
 UNACCOUNTED = "unaccounted"
 GREY, QUIET, INK, RED = "#9aa5b1", "#55606e", "#1c2530", "#b00020"
+DAY_S = 86_400
+_NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""Characters that no XML document may hold, escaped or not: a torn log can bring them."""
 LETTER = 6.8
 """Width of a letter of the small text, for placing it."""
+
+
+def _safe(words: str) -> str:
+    """Text for a document of XML or HTML."""
+    return escape(_NO_XML.sub("\ufffd", words))
 
 
 def svg(ledgers: Sequence[Ledger]) -> str:
@@ -35,7 +43,7 @@ def svg(ledgers: Sequence[Ledger]) -> str:
             "<defs><pattern id='gap' width='7' height='7' patternUnits='userSpaceOnUse' patternTransform='rotate(45)'>"
             f"<rect width='7' height='7' fill='#eef1f4'/><rect width='2.4' height='7' fill='{GREY}'/></pattern></defs>"
         ),
-        f"<title>{escape('; '.join(_title(ledger) for ledger in ledgers))}</title>",
+        f"<title>{_safe('; '.join(_title(ledger) for ledger in ledgers))}</title>",
         f"<rect width='{WIDTH}' height='{height}' fill='#ffffff'/>",
     ]
     for index, ledger in enumerate(ledgers):
@@ -105,7 +113,7 @@ def _bar(segment: Segment, name: str, top: float, ceiling: float) -> str:
     left, right = _x(segment.begin_s, ceiling), _x(segment.end_s, ceiling)
     fill = "url(#gap)" if name == UNACCOUNTED else COLOURS[name]
     stroke = f" stroke='{GREY}' stroke-width='0.6'" if name == UNACCOUNTED else ""
-    told = escape(f"{name}, {segment.detail}: {seconds(segment.end_s - segment.begin_s)}")
+    told = _safe(f"{name}, {segment.detail}: {seconds(segment.end_s - segment.begin_s)}")
     return (
         f"<rect x='{left:.1f}' y='{top:.1f}' width='{max(1.2, right - left):.1f}' height='{BAR}' rx='1.5'"
         f" fill='{fill}'{stroke}>"
@@ -182,7 +190,8 @@ def _step(highest: float) -> float:
     """From tick to tick: about a sixth of the axis, 1, 2, 2.5 or 5 times a power of ten, or half minutes beyond two."""
     least = max(highest, 1e-3) / 6
     if least > 20:  # noqa: PLR2004 - two minutes of axis
-        return next(60 * base / 2 for base in (1, 2, 3, 4, 6, 10, 20, 40, 60, 120, 240) if least <= 60 * base / 2)
+        steps = (60 * base / 2 for base in (1, 2, 3, 4, 6, 10, 20, 40, 60, 120, 240) if least <= 60 * base / 2)
+        return next(steps, DAY_S * math.ceil(least / DAY_S))
     power = 10 ** math.floor(math.log10(least))
     return next(power * base for base in (1, 2, 2.5, 5, 10) if least <= power * base)
 
@@ -193,7 +202,7 @@ def _text(
     return (
         f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' fill='{colour}' text-anchor='{anchor}'"
         f" font-weight='{weight}'>"
-        f"{escape(words)}</text>"
+        f"{_safe(words)}</text>"
     )
 
 
@@ -202,7 +211,7 @@ def _text(
 
 def page(ledgers: Sequence[Ledger]) -> str:
     """The picture with evidence, levers and what to do next, as one HTML file that needs nothing else."""
-    title = escape("; ".join(_title(ledger) for ledger in ledgers))
+    title = _safe("; ".join(_title(ledger) for ledger in ledgers))
     body = "\n".join(_section(ledger) for ledger in ledgers)
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
@@ -212,7 +221,7 @@ def page(ledgers: Sequence[Ledger]) -> str:
 
 
 def _section(ledger: Ledger) -> str:
-    lines = [f"<h2>{escape(_title(ledger))}</h2>"]
+    lines = [f"<h2>{_safe(_title(ledger))}</h2>"]
     if step := next_step(ledger):
         lines.append(f"<p><b>Next.</b> {_code(step)}</p>")
     if ledger.skew:
@@ -223,9 +232,9 @@ def _section(ledger: Ledger) -> str:
         )
     rows = [
         (
-            escape(name),
+            _safe(name),
             "missing" if phase.seconds is None else _short(phase.seconds),
-            escape(phase.missing or phase.evidence),
+            _safe(phase.missing or phase.evidence),
         )
         for name, phase in ledger.phases.items()
     ]
@@ -234,10 +243,10 @@ def _section(ledger: Ledger) -> str:
     lines.append(
         _table(
             ("Lever", "", "Evidence"),
-            [(escape(p.lever), f"<span class='{p.state}'>{p.state}</span>", escape(p.evidence)) for p in ledger.proofs],
+            [(_safe(p.lever), f"<span class='{p.state}'>{p.state}</span>", _safe(p.evidence)) for p in ledger.proofs],
         )
     )
-    gaps = [(escape(s.detail), seconds(s.end_s - s.begin_s)) for s in ledger.segments if s.phase is None]
+    gaps = [(_safe(s.detail), seconds(s.end_s - s.begin_s)) for s in ledger.segments if s.phase is None]
     if gaps:
         lines += ["<h2>Unaccounted</h2>", _table(("What is known of it", "Seconds"), gaps, numbers=(1,))]
     said = [*(f"{a.what}: {a.why}" for a in ledger.absences), *ledger.notes]
@@ -246,14 +255,14 @@ def _section(ledger: Ledger) -> str:
     if said:
         lines += [
             "<h2>Not read, and notes</h2>",
-            "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in said) + "</ul>",
+            "<ul>" + "".join(f"<li>{_safe(line)}</li>" for line in said) + "</ul>",
         ]
     return "\n".join(lines)
 
 
 def _code(words: str) -> str:
     """Text with its commands set as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _safe(words))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:

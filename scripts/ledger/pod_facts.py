@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scripts.ledger.bundle import GPU_RESOURCES
 from scripts.ledger.facts import Attempt, Clock, Fact
-from scripts.ledger.raw import NOTHING, Object, label, mapping, objects, text, texts, whole
+from scripts.ledger.raw import NOTHING, Object, count, label, mapping, objects, text, texts, whole
 from scripts.ledger.times import stamp
 from serving.placement import MODEL_LABEL
 
@@ -110,6 +110,10 @@ def pod_facts(pod: Object) -> list[Fact]:
     return found
 
 
+MOST_ATTEMPTS = 100
+"""Earlier runs that are listed; a crash loop of days counts thousands, of which nothing is known."""
+
+
 def attempts(pod: Object) -> list[Attempt]:
     """Earlier runs of the engine's container. Kubernetes keeps the last one and the count."""
     status = container_status(pod, engine_container(pod))
@@ -121,7 +125,7 @@ def attempts(pod: Object) -> list[Attempt]:
         Attempt(
             what="container", exit_code=None, reason="Kubernetes keeps only the last one", began_s=None, ended_s=None
         )
-        for _ in range(restarts - 1)
+        for _ in range(min(restarts - 1, MOST_ATTEMPTS))
     ]
     moments = {
         key: next((f.at_s for f in stated(last, key, name=key, clock=Clock.NODE, source=SOURCE, evidence=key)), None)
@@ -145,7 +149,7 @@ def gpus_asked(pod: Object) -> int:
     total = 0
     for container in objects(pod, "spec.containers"):
         limits = mapping(container, "resources.limits")
-        total += sum(int(str(limits[name])) for name in GPU_RESOURCES if str(limits.get(name, "")).isdigit())
+        total += sum(count(limits.get(name)) for name in GPU_RESOURCES)
     return total
 
 

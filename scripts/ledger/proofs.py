@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from scripts.ledger.bundle import Bundle
 from scripts.ledger.facts import Pull
+from scripts.ledger.known import Known
 from scripts.ledger.pod_facts import engine_container, gpus_asked
 from scripts.ledger.raw import Object, mapping, number, objects, text, whole
 from scripts.ledger.record import Ledger, Proof
@@ -20,13 +21,25 @@ MIB = 2**20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """What the proofs look at."""
+    """What the proofs look at.
+
+    Attributes:
+        ran: the engine's container has run, by its status or by what it wrote: only then does the pod object say what
+            was, and not what was wanted.
+    """
 
     bundle: Bundle
     ledger: Ledger
     seen: Mapping[str, Sequence[Sighting]]
     launcher: Object
     pulls: Sequence[Pull]
+    ran: bool
+
+    @property
+    def not_ran(self) -> str:
+        """Why nothing can be proved of a container that has not run."""
+        reason = self.ledger.reason or "nothing says that it was started"
+        return f"the engine's container has not run: {reason}"
 
     def line(self, *names: str) -> Sighting | None:
         """The first sighting of any of these names."""
@@ -43,14 +56,14 @@ class Verdict:
     value: Mapping[str, float | int | str] | None = None
 
 
-def proofs(
-    bundle: Bundle, ledger: Ledger, sightings: Sequence[Sighting], launcher: Object, pulls: Sequence[Pull]
-) -> list[Proof]:
+def proofs(bundle: Bundle, ledger: Ledger, known: Known) -> list[Proof]:
     """One proof per lever, in the order of the phases."""
     seen: dict[str, list[Sighting]] = {}
-    for sighting in sightings:
+    for sighting in known.engine.sightings:
         seen.setdefault(sighting.name, []).append(sighting)
-    case = Case(bundle=bundle, ledger=ledger, seen=seen, launcher=launcher, pulls=pulls)
+    case = Case(
+        bundle=bundle, ledger=ledger, seen=seen, launcher=known.launcher, pulls=known.events.pulls, ran=_ran(known)
+    )
     found: list[Proof] = []
     for lever, (phase, prove) in LEVERS.items():
         verdict = prove(case)
@@ -68,6 +81,11 @@ def proofs(
     return found
 
 
+def _ran(known: Known) -> bool:
+    started = known.moment("container-started") or known.events.first_started or known.restarts
+    return bool(started or known.in_pod or known.engine.sightings)
+
+
 # ---- pull ----------------------------------------------------------------------------------------------------------
 
 
@@ -77,16 +95,16 @@ def _soci(case: Case) -> Verdict:
     values = {
         key: value for key, value in mapping(case.bundle.probe, "soci").items() if isinstance(value, int | float | str)
     }
-    if "soci" in endpoint or values:
+    if "soci" in endpoint or (values and not case.bundle.configz):
         shown = (
             ", ".join(f"{key}={value}" for key, value in values.items()) or "its values were not read (--probe-node)"
         )
         where = f"imageServiceEndpoint {endpoint}" if endpoint else "the node's SOCI configuration"
         return Verdict(state=ON, evidence=f"{where}; {shown}", source="configz" if endpoint else "probe", value=values)
     if case.bundle.configz:
-        return Verdict(
-            state=OFF, evidence=f"the kubelet pulls through {endpoint or 'the runtime itself'}", source="configz"
-        )
+        unused = "; SOCI is configured on the node and not used" if values else ""
+        evidence = f"the kubelet pulls through {endpoint or 'the runtime itself'}{unused}"
+        return Verdict(state=OFF, evidence=evidence, source="configz", value=values)
     return Verdict(
         state=UNKNOWN, evidence=case.bundle.why("configz", "the kubelet's configz was not read (nodes/proxy)")
     )
@@ -152,6 +170,9 @@ def _streamed(case: Case) -> Verdict:
     if line is not None:
         value, evidence = _rate(size, read_s) or _stated_rate(line), line.line
         return Verdict(state=ON, evidence=evidence, source="log", value=value)
+    if kind and not _loaded(case, read_s):
+        evidence = f"the launcher means to load by {kind}; the weights were not read"
+        return Verdict(state=UNKNOWN, evidence=evidence)
     if kind:
         state = ON if kind in {"stream", "presharded"} else OFF
         rate = _rate(size, read_s)
@@ -166,8 +187,18 @@ def _streamed(case: Case) -> Verdict:
     return Verdict(state=UNKNOWN, evidence="no line of a loader")
 
 
+def _loaded(case: Case, read_s: float | None) -> bool:
+    """Whether the weights were read: the launcher names its path before it takes it."""
+    over = text(case.launcher, "state") in {"ready", "refused"}
+    return over or read_s is not None or case.ledger.phases["weights"].seconds is not None
+
+
+LEAST_S = 0.001
+"""Of a read: what takes less has no rate."""
+
+
 def _rate(size: int | None, read_s: float | None) -> dict[str, float | int | str]:
-    if not size or not read_s:
+    if not size or size < 0 or not read_s or read_s < LEAST_S:
         return {}
     return {"bytes": size, "seconds": round(read_s, 3), "mib_s": round(size / read_s / MIB, 1)}
 
@@ -209,6 +240,8 @@ def _gateway(case: Case) -> Verdict:
         return Verdict(
             state=UNKNOWN, evidence=case.bundle.why("traffic", "bytes of the NAT gateways were not read (--aws)")
         )
+    if not case.ran and not moved:
+        return Verdict(state=UNKNOWN, evidence=f"no bytes were moved; {case.not_ran}")
     value = {"nat_bytes": int(nat), "weights_and_image_bytes": moved}
     evidence = f"NAT gateways carried {nat / GIB:.2f} GiB, weights and image are {moved / GIB:.2f} GiB"
     if whole(case.bundle.traffic, "nat_gateways") == 0:
@@ -231,6 +264,8 @@ def _identity(case: Case) -> Verdict:
     container = next((c for c in objects(case.bundle.pod, "spec.containers") if text(c, "name") == name), None)
     if container is None:
         return Verdict(state=UNKNOWN, evidence="no pod object was read")
+    if not case.ran:
+        return Verdict(state=UNKNOWN, evidence=case.not_ran)
     environment = {text(entry, "name"): text(entry, "value") for entry in objects(container, "env")}
     account = text(case.bundle.pod, "spec.serviceAccountName") or "default"
     if static := [key for key in _STATIC if key in environment]:

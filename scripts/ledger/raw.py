@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
@@ -9,6 +11,29 @@ from typing import Any, TypeAlias, cast
 Object: TypeAlias = Mapping[str, Any]
 
 NOTHING: Object = MappingProxyType({})
+
+
+def parsed(written: str) -> object:
+    """The JSON value of a text that anybody may have written.
+
+    Raises:
+        ValueError: it is no JSON, or nested deeper than can be read.
+    """
+    try:
+        return _speakable(json.loads(written))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _speakable(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """The same without halves of surrogate pairs, which JSON can hold and no file or terminal takes."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_speakable(key): _speakable(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType] - any JSON object
+    if isinstance(value, list):
+        return [_speakable(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - any JSON list
+    return value
 
 
 def dig(value: object, path: str) -> object:
@@ -38,9 +63,28 @@ def label(value: object, key: str, kind: str = "labels") -> str:
 
 
 def number(value: object, path: str) -> float | None:
-    """The number at a path, or None."""
-    found = dig(value, path)
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    """The number at a path, or None; NaN, infinity and what no float holds are no numbers."""
+    return finite(dig(value, path))
+
+
+def finite(found: object) -> float | None:
+    """The value as a float when it is a number; None otherwise."""
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    try:
+        return float(found) if math.isfinite(found) else None
+    except OverflowError:
+        return None
+
+
+def count(written: object) -> int:
+    """A number of things that may be written as text (`"8"`); 0 when it is none, or more than any machine has."""
+    digits = str(written) if isinstance(written, int | str) and not isinstance(written, bool) else ""
+    return int(digits) if digits.isdecimal() and len(digits) < MOST_DIGITS else 0
+
+
+MOST_DIGITS = 16
+"""Of a count: ten thousand million million are more than any."""
 
 
 def whole(value: object, path: str) -> int | None:

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from scripts.ledger.facts import PHASES, Absence, Attempt
-from scripts.ledger.raw import Object, mapping, number, objects, text, texts, whole
+from scripts.ledger.raw import Object, finite, mapping, number, objects, text, texts, whole
 from scripts.ledger.skew import Skew
 
 FORMAT = 1
 """Raised when a field changes its meaning."""
+PROOF_STATES = ("on", "off", "unknown")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,7 +205,7 @@ def _phase(found: Object) -> Measured:
         source=text(found, "source"),
         evidence=text(found, "evidence"),
         details={
-            key: float(value) for key, value in mapping(found, "details").items() if isinstance(value, int | float)
+            key: seconds for key, value in mapping(found, "details").items() if (seconds := finite(value)) is not None
         },
     )
 
@@ -221,7 +222,7 @@ def _segment(found: Object) -> Segment:
 def _proof(found: Object) -> Proof:
     return Proof(
         lever=text(found, "lever"),
-        state=text(found, "state"),
+        state=state if (state := text(found, "state")) in PROOF_STATES else "unknown",
         evidence=text(found, "evidence"),
         source=text(found, "source"),
         phase=text(found, "phase"),

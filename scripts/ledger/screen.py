@@ -11,13 +11,16 @@ from rich.text import Text
 
 from scripts.ledger.advice import next_step
 from scripts.ledger.baseline import Regression
-from scripts.ledger.comparison import Difference
+from scripts.ledger.comparison import Difference, Spread
 from scripts.ledger.facts import PHASES
 from scripts.ledger.record import Ledger
 from scripts.ledger.times import shown
 from scripts.waterfall import seconds
 
-BAR = 30
+BAR, LEAST_BAR = 30, 6
+"""Widths of the picture of a start beside its phases; where there is less room, there is none."""
+THOUSAND_S = 1000.0
+"""From here a tenth of a second says nothing, and takes the room of a digit."""
 COLOURS = {
     "node": "bright_black",
     "pull": "blue",
@@ -33,14 +36,14 @@ STATES = {"on": "green", "off": "red", "unknown": "bright_black"}
 def show(ledger: Ledger, console: Console) -> None:
     """One start, whole."""
     console.print()
-    console.rule(Text(f"{ledger.model}: {seconds(ledger.wall_clock_s)} to {ledger.state}", style="bold"), align="left")
+    _heading(f"{ledger.model}: {seconds(ledger.wall_clock_s)} to {ledger.state}", console)
     where = ", ".join(
         part for part in (ledger.pod, ledger.labels.get("instance", ""), shown(ledger.asked_at_s)) if part
     )
     console.print(Text(where, style="bright_black"))
     if ledger.reason:
         console.print(Text(ledger.reason, style="red"))
-    console.print(_phases(ledger))
+    console.print(_phases(ledger, console))
     console.print(_evidence(ledger))
     console.print(_proofs(ledger))
     for line in _notes(ledger):
@@ -49,56 +52,106 @@ def show(ledger: Ledger, console: Console) -> None:
         console.print(Text.assemble(("next  ", "bold"), step))
 
 
+def _heading(words: str, console: Console) -> None:
+    """A title with a line after it; without the line where the title needs more than one of its own."""
+    title = Text(words, style="bold")
+    if title.cell_len + LEAST_BAR > console.width:
+        console.print(title)
+    else:
+        console.rule(title, align="left")
+
+
+def _wanted(table: Table, console: Console) -> int:
+    """Columns of the terminal that a table takes without a cut or a break in any of its cells."""
+    return console.measure(table, options=console.options.update(max_width=UNBOUNDED)).maximum
+
+
+UNBOUNDED = 10_000
+"""Columns that no table needs: what it is measured in to know what it would take."""
+
+
 def show_many(ledgers: Sequence[Ledger], console: Console) -> None:
     """Several starts, one line each, and the newest whole."""
     if len(ledgers) > 1:
-        table = Table(
-            box=None, pad_edge=False, padding=(0, 1, 0, 0), title="seconds; - is missing", title_justify="left"
-        )
-        for column in ("asked", "pod", "state", "cold"):
-            table.add_column(column, no_wrap=column == "asked", overflow="fold")
-        for column in (*PHASES, "unac-\ncounted", "wall\nclock"):
-            table.add_column(column, justify="right", no_wrap=True, min_width=max(map(len, column.split("\n"))))
-        for ledger in ledgers:
-            cells = [ledger.phases[phase].seconds for phase in PHASES]
-            table.add_row(
-                shown(ledger.asked_at_s)[5:16].replace("T", " "),
-                ledger.pod,
-                ledger.state,
-                ledger.cold,
-                *("-" if cell is None else f"{cell:.1f}" for cell in (*cells, ledger.unaccounted_s)),
-                f"{ledger.wall_clock_s:.1f}",
-            )
-        console.print(table)
+        table = _starts(ledgers)
+        if _wanted(table, console) <= console.width:
+            console.print(table)
+        else:
+            _starts_in_two_lines(ledgers, console)
     if ledgers:
         show(ledgers[0], console)
 
 
-def _cell(value: float | None) -> str:
-    return "missing" if value is None else seconds(value)
+FIGURES = (*PHASES, "unac-\ncounted", "wall\nclock")
+TITLE = "seconds; - is missing"
 
 
-def _phases(ledger: Ledger) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in ("phase", "measured", "budget", ""):
-        table.add_column(column, justify="right" if column in {"measured", "budget"} else "left", no_wrap=True)
+def _words_of(ledger: Ledger) -> tuple[str, ...]:
+    """Asked at, pod, state, how cold."""
+    return (shown(ledger.asked_at_s)[5:16].replace("T", " "), ledger.pod, ledger.state, ledger.cold)
+
+
+def _figures_of(ledger: Ledger) -> list[str]:
+    """Seconds of each column of `FIGURES`."""
+    cells = [*(ledger.phases[phase].seconds for phase in PHASES), ledger.unaccounted_s, ledger.wall_clock_s]
+    return ["-" if cell is None else f"{cell:.1f}" if cell < THOUSAND_S else f"{cell:.0f}" for cell in cells]
+
+
+def _starts(ledgers: Sequence[Ledger]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), title=TITLE, title_justify="left")
+    for column in ("asked", "pod", "state", "cold"):
+        table.add_column(column, no_wrap=True)
+    for column in FIGURES:
+        table.add_column(column, justify="right", no_wrap=True)
+    for ledger in ledgers:
+        table.add_row(*(Text(cell) for cell in (*_words_of(ledger), *_figures_of(ledger))))
+    return table
+
+
+def _starts_in_two_lines(ledgers: Sequence[Ledger], console: Console) -> None:
+    """For a narrow terminal: which start it was, and its figures under it."""
+    rows = [_figures_of(ledger) for ledger in ledgers]
+    heads = [column.rpartition("\n") for column in FIGURES]
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, (*head, *column))) for head, column in zip(heads, columns, strict=True)]
+
+    def line(cells: Sequence[str], style: str = "") -> Text:
+        return Text(" ".join(map(str.rjust, cells, widths)).rstrip(), style=style)
+
+    console.print(Text(TITLE, style="italic"))
+    console.print(line([above for above, _, _ in heads], "bold"))
+    console.print(line([below for _, _, below in heads], "bold"))
+    for ledger, row in zip(ledgers, rows, strict=True):
+        console.print(Text(", ".join(word for word in _words_of(ledger) if word), style="bright_black"))
+        console.print(line(row))
+
+
+def _phases(ledger: Ledger, console: Console) -> Table:
+    """The phases beside the budget; and where they lay in the start, as wide as there is room."""
+    bare = _phase_table(ledger, 0)
+    room = console.width - _wanted(bare, console) - 2
+    return _phase_table(ledger, min(BAR, room)) if room >= LEAST_BAR else bare
+
+
+def _phase_table(ledger: Ledger, bar: int) -> Table:
+    table = _columns("", ("phase", "measured", "budget", *([""] if bar else [])), ("phase", ""))
+
+    def row(name: Text, measured: Text, budget: str, phase: str | None) -> None:
+        table.add_row(name, measured, budget, *([_bar(ledger, phase, bar)] if bar else []))
+
     over = dict(ledger.over_budget())
     for name in PHASES:
-        phase, expected = ledger.phases[name], ledger.budget.get(name)
-        table.add_row(
+        measured, expected = ledger.phases[name].seconds, ledger.budget.get(name)
+        row(
             Text(name, style=COLOURS[name]),
-            Text(_cell(phase.seconds), style="red" if name in over else ""),
+            Text("missing" if measured is None else seconds(measured), style="red" if name in over else ""),
             f"{seconds(expected.low_s)} to {seconds(expected.high_s)}" if expected else "unknown",
-            _bar(ledger, name),
+            name,
         )
-    table.add_row("unaccounted", seconds(ledger.unaccounted_s), "", _bar(ledger, None))
-    total = sum(expected.expected_s for expected in ledger.budget.values())
-    table.add_row(
-        Text("wall clock", style="bold"),
-        seconds(ledger.wall_clock_s),
-        seconds(total) if ledger.budget else "unknown",
-        "",
-    )
+    row(Text("unaccounted"), Text(seconds(ledger.unaccounted_s)), "", None)
+    total_s = sum(expected.expected_s for expected in ledger.budget.values())
+    whole, budget = Text("wall clock", style="bold"), seconds(total_s) if ledger.budget else "unknown"
+    row(whole, Text(seconds(ledger.wall_clock_s)), budget, "")
     return table
 
 
@@ -114,19 +167,19 @@ def _evidence(ledger: Ledger) -> Table:
     gaps = [segment for segment in ledger.segments if segment.phase is None]
     if gaps:
         largest = max(gaps, key=lambda segment: segment.end_s - segment.begin_s)
-        table.add_row("unaccounted", Text(f"most of it: {largest.detail}", style="bright_black"))
+        table.add_row(Text("unaccounted"), Text(f"most of it: {largest.detail}", style="bright_black"))
     return table
 
 
-def _bar(ledger: Ledger, phase: str | None) -> Text:
+def _bar(ledger: Ledger, phase: str | None, width: int) -> Text:
     """Where a phase lay in the start; its parts are drawn at their own places."""
-    cells = [" "] * BAR
+    cells = [" "] * width
     for segment in ledger.segments:
         if segment.phase != phase or not ledger.wall_clock_s:
             continue
-        begin = int(segment.begin_s / ledger.wall_clock_s * BAR)
-        end = max(begin + 1, round(segment.end_s / ledger.wall_clock_s * BAR))
-        for index in range(min(begin, BAR - 1), min(end, BAR)):
+        begin = int(segment.begin_s / ledger.wall_clock_s * width)
+        end = max(begin + 1, round(segment.end_s / ledger.wall_clock_s * width))
+        for index in range(min(begin, width - 1), min(end, width)):
             cells[index] = "█" if phase else "░"
     return Text("".join(cells), style=COLOURS.get(phase or "", "bright_black"))
 
@@ -134,10 +187,10 @@ def _bar(ledger: Ledger, phase: str | None) -> Text:
 def _proofs(ledger: Ledger) -> Table:
     table = Table(box=None, pad_edge=False, title="levers", title_justify="left")
     for column in ("lever", "state", "evidence"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column != "evidence")
     for proof in ledger.proofs:
         table.add_row(
-            proof.lever, Text(proof.state, style=STATES[proof.state]), Text(proof.evidence, style="bright_black")
+            Text(proof.lever), Text(proof.state, style=STATES[proof.state]), Text(proof.evidence, style="bright_black")
         )
     return table
 
@@ -159,29 +212,50 @@ def _notes(ledger: Ledger) -> list[str]:
 
 
 def show_comparison(lever: str, differences: Mapping[str, Difference], console: Console) -> None:
-    """An A/B."""
-    table = Table(box=None, pad_edge=False, title=f"{lever}, off against on", title_justify="left")
-    for column in ("phase", "off, median", "off, range", "on, median", "on, range", "saves", ""):
-        table.add_column(column, justify="left" if column in {"phase", ""} else "right")
+    """An A/B: a line per phase, or a line per side where there is less room."""
+    table = _side_by_side(lever, differences)
+    console.print(table if _wanted(table, console) <= console.width else _side_under_side(lever, differences))
+
+
+def _columns(title: str, names: Sequence[str], left: Sequence[str]) -> Table:
+    """A table whose cells are never broken; the named columns and the last are words."""
+    table = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
+    for name in names:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    return table
+
+
+def _range(spread: Spread) -> str:
+    return f"{spread.low_s:.2f} to {spread.high_s:.2f}"
+
+
+def _verdict(difference: Difference) -> str:
+    return "beyond noise" if difference.beyond_noise else "within noise"
+
+
+def _side_by_side(lever: str, differences: Mapping[str, Difference]) -> Table:
+    names = ("phase", "off, median", "off, range", "on, median", "on, range", "saves", "")
+    table = _columns(f"{lever}, off against on", names, ("phase", ""))
     for name, difference in differences.items():
         off, on = difference.off, difference.on
-        table.add_row(
-            name,
-            f"{off.median_s:.2f} s",
-            f"{off.low_s:.2f} to {off.high_s:.2f}",
-            f"{on.median_s:.2f} s",
-            f"{on.low_s:.2f} to {on.high_s:.2f}",
-            f"{difference.saves_s:+.2f} s",
-            "beyond noise" if difference.beyond_noise else "within noise",
-        )
-    console.print(table)
+        medians, ranges = [f"{side.median_s:.2f} s" for side in (off, on)], [_range(side) for side in (off, on)]
+        sides = (medians[0], ranges[0], medians[1], ranges[1])
+        table.add_row(name, *sides, f"{difference.saves_s:+.2f} s", _verdict(difference))
+    return table
+
+
+def _side_under_side(lever: str, differences: Mapping[str, Difference]) -> Table:
+    table = _columns(f"{lever}, off against on", ("phase", "", "median", "range", "saves"), ("phase", ""))
+    for name, difference in differences.items():
+        off, on = difference.off, difference.on
+        table.add_row(name, "off", f"{off.median_s:.2f} s", _range(off), f"{difference.saves_s:+.2f} s")
+        table.add_row("", "on", f"{on.median_s:.2f} s", _range(on), _verdict(difference))
+    return table
 
 
 def show_regressions(found: Sequence[Regression], console: Console) -> None:
     """Phases against a baseline."""
-    table = Table(box=None, pad_edge=False)
-    for column in ("phase", "baseline", "now", "noise", ""):
-        table.add_column(column, justify="left" if column in {"phase", ""} else "right")
+    table = _columns("", ("phase", "baseline", "now", "noise", ""), ("phase", ""))
     for entry in found:
         table.add_row(
             entry.phase,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from scripts.ledger.kube_api import CONFLICT, NOT_FOUND, Api, ApiError, get
-from scripts.ledger.raw import Object, mapping, objects, text
+from scripts.ledger.raw import Object, mapping, object_of, objects, parsed, text
 from scripts.ledger.record import Ledger, document, from_document
 from scripts.ledger.redaction import clean_text
 
@@ -43,7 +43,7 @@ class Store:
             page = get(self.api, self._path, query)
             for item in objects(page, "items"):
                 try:
-                    ledger = from_document(json.loads(_data(item)))
+                    ledger = from_document(object_of(parsed(_data(item))))
                 except ValueError:
                     continue
                 with self._lock:

@@ -9,6 +9,10 @@ from budget.cost import Terms
 from budget.plan import Plan
 from budget.problems import bad_input
 from infra.stack_file import Stack, names, read
+from scripts.failure import Failure
+from scripts.ledger.collect import Collector, in_words
+from scripts.ledger.kube_api import ApiError
+from scripts.ledger.raw import Object
 from scripts.ledger.record import Expected
 from serving.placement import MODEL_LABEL
 
@@ -85,3 +89,18 @@ def target_of(stack_name: str | None, pod: str | None, *, offline: bool, planned
 
 def _models() -> list[str]:
     return [name for name in names() if read(name).model is not None]
+
+
+def pods_of(collector: Collector, target: Target) -> list[Object]:
+    """The pods that are there, the newest first; the named one alone where one was named.
+
+    Raises:
+        Failure: they may not be read, or the API server does not answer.
+    """
+    try:
+        if target.pod:
+            return [collector.pod(target.namespace, target.pod)]
+        return collector.pods(target.namespace, target.selector)
+    except ApiError as error:
+        what = f"pod {target.pod}" if target.pod else "the pods"
+        raise Failure(f"{what} in namespace {target.namespace}: {in_words(error)}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +28,13 @@ class Wishes:
     probe_node: bool
     context: str | None
     record_answer: bool
+    forget_answer: bool
 
-    def check(self) -> None:
+    def check(self, pod: str | None) -> None:
         """Refuses options that contradict each other.
+
+        Args:
+            pod: the one that was named.
 
         Raises:
             BadInput: every contradiction.
@@ -47,9 +52,25 @@ class Wishes:
             problems.append(Problem("--cold", "says how cold a start is made", "Add --trigger."))
         if self.record_answer and (self.watch or self.ab or self.trigger):
             problems.append(Problem("--record-answer", "takes the answer of one start that is there", "Use it alone."))
+        if self.forget_answer and (more := self._about_starts([*ways, *(["--pod"] if pod else [])])):
+            found = f"changes the manifest of a stack and looks at no start: {' '.join(more)} has no place beside it"
+            problems.append(Problem("--forget-answer", found, "Use it with STACK alone."))
         if self.rehearse and not self.ab:
             problems.append(Problem("--rehearse", "says where two sides are compared", "Add --ab LEVER."))
         if self.ab and self.ab not in LEVERS:
             problems.append(Problem("--ab", f"no lever {self.ab!r}", f"Known: {', '.join(LEVERS)}."))
         if problems:
             raise BadInput(problems)
+
+    def _about_starts(self, ways: Sequence[str]) -> list[str]:
+        """The options given that say which start is looked at, or how."""
+        others = {
+            "--record-answer": self.record_answer,
+            "--last": self.last,
+            "--from": self.source,
+            "--save": self.saved,
+            "--aws": self.aws,
+            "--probe-node": self.probe_node,
+            "--context": self.context,
+        }
+        return [*ways, *(name for name, asked in others.items() if asked)]

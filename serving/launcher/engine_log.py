@@ -49,34 +49,35 @@ LINES: Mapping[str, re.Pattern[str]] = {
         r"|Initializing an? (?:V[01] )?LLM engine \(v(?P<engine>[^)]+)\) with config",
         # weights
         "load": r"Starting to load model .+?\.\.\.",
-        "init_model": r"Initializing model took (?P<s>[\d.]+) seconds",
-        "weights_read": r"Loading weights took (?P<s>[\d.]+) seconds",
+        "init_model": r"Initializing model took (?P<s>\d+(?:\.\d+)?) seconds",
+        "weights_read": r"Loading weights took (?P<s>\d+(?:\.\d+)?) seconds",
         "progress_done": r"Loading safetensors[^:\r]*:\s+100% Completed \| (?P<n>\d+)/(?P<of>\d+)",
-        "model_loaded": r"(?:Model loading took|Loading model weights took) (?P<gib>[\d.]+) Gi?B(?: memory)?"
-        r"(?: and (?P<s>[\d.]+) seconds)?",
-        "streamed": r"\[RunAI Streamer\] Overall time to stream (?P<n>[\d.]+) (?P<unit>\w+)(?: of all files)?"
-        r"(?: to \S+)?: (?P<s>[\d.]+)s,",
+        "model_loaded": r"(?:Model loading took|Loading model weights took) (?P<gib>\d+(?:\.\d+)?) Gi?B(?: memory)?"
+        r"(?: and (?P<s>\d+(?:\.\d+)?) seconds)?",
+        "streamed": r"\[RunAI Streamer\] Overall time to stream (?P<n>\d+(?:\.\d+)?) (?P<unit>\w+)(?: of all files)?"
+        r"(?: to \S+)?: (?P<s>\d+(?:\.\d+)?)s,",
         "distributed": r"\[RunAI Streamer\]\[Distributed\] Using distributed streaming between (?P<ranks>\d+) proc",
         "not_distributed": r"\[RunAI Streamer\]\[Distributed\].*fallback to non distributed",
         "source_failed": r"Could not receive response from libstreamer due to: |\bhttp_status=\d+"
         r"|\bbotocore\.(?:errorfactory|exceptions)\.\w+: ",
         # compile
         "compile_begins": r"Using cache directory: \S+ for vLLM's torch\.compile|Warming up model for the compilation",
-        "dynamo": r"Dynamo bytecode transform time: (?P<s>[\d.]+) s",
-        "graph_compiled": r"Compiling a graph for .+? takes (?P<s>[\d.]+) s",
+        "dynamo": r"Dynamo bytecode transform time: (?P<s>\d+(?:\.\d+)?) s",
+        "graph_compiled": r"Compiling a graph for .+? takes (?P<s>\d+(?:\.\d+)?) s",
         "cache_hit": r"Directly load (?:the compiled graph|the \S+ graph|AOT compilation from path)"
         r"|(?:fx graph|AOTAutograd) cache hit for key",
         "cache_miss": r"Cache the graph (?:of|for) .+ for later use|sav(?:ed|ing) AOT compiled function to"
         r"|unable to save AOT compiled function to|Compiling model again due to a load failure from"
         r"|(?:fx graph|AOTAutograd) cache miss for key",
-        "compiled": r"torch\.compile (?:takes|took|and initial profiling/warmup run together took) (?P<s>[\d.]+) s in",
+        "compiled": r"torch\.compile (?:takes|took|and initial profiling/warmup run together took) "
+        r"(?P<s>\d+(?:\.\d+)?) s in",
         # memory, graphs, the rest of the engine
-        "profiled": r"Initial profiling/warmup run took (?P<s>[\d.]+) s",
+        "profiled": r"Initial profiling/warmup run took (?P<s>\d+(?:\.\d+)?) s",
         "startup_plan": r"(?P<what>Applying persisted startup plan|Saved startup plan to|Startup plan not applied)",
-        "kv_memory": r"Available KV cache memory: (?P<gib>[\d.]+) GiB",
+        "kv_memory": r"Available KV cache memory: (?P<gib>\d+(?:\.\d+)?) GiB",
         "kv_tokens": r"KV cache size: (?P<tokens>[\d,]+) tokens",
         "graphs_captured": r"\bGraph capturing finished in (?P<s>\d+) secs",
-        "engine_ready": r"init engine \(profile, create kv cache, warmup model\) took (?P<s>[\d.]+) s",
+        "engine_ready": r"init engine \(profile, create kv cache, warmup model\) took (?P<s>\d+(?:\.\d+)?) s",
         "serving": r"INFO:\s+Application startup complete\.|Starting vLLM (?:API )?server (?:\d+ )?on ",
         # after Ready
         "late_compile": r"during inference: .*This causes a latency spike",

@@ -52,9 +52,7 @@ class Probes:
         if self._status.state != "ready":
             return self._answer(ok=False, reason=self._status.reason)
         health = self._api.health(HEALTH_TIMEOUT_S)
-        return self._answer(
-            ok=health == HTTPStatus.OK, reason=f"the engine's /health answers {health or 'nothing'}"
-        )
+        return self._answer(ok=health == HTTPStatus.OK, reason=f"the engine's /health answers {health or 'nothing'}")
 
     def live(self) -> tuple[int, str, bytes]:
         """Whether a restart would help: only when a loaded engine says that it is dead."""

@@ -1,4 +1,4 @@
-"""`coldstart measure --record-answer` on a real S3 server: the next start's launcher reads what it writes."""
+"""`coldstart measure --record-answer`, `--forget-answer` on a real S3 server: the next start reads what they write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from budget.staged import Manifest, StagedFile, StagedModel, parse_manifest
 from scripts.failure import Failure
-from scripts.ledger.known_answer import answer_of, record
+from scripts.ledger.known_answer import answer_of, forget, record
 from scripts.staging.bucket import SOURCE, Bucket
 from tests.aws.seaweed import S3Server
 from tests.unit.serving.pod import Pod, environment, launcher_config
@@ -88,6 +88,38 @@ def test_of_two_writers_the_second_is_told(staged: Bucket) -> None:
     assert json.loads(staged.get(MODEL.manifest_key) or b"")["answer"]["text"] == "z"
 
 
+def test_what_was_recorded_can_be_forgotten(tmp_path: Path, s3: S3Server, staged: Bucket) -> None:
+    record(staged, MODEL, OTHER, agreed=never)
+    with pytest.raises(Failure, match="has a recorded answer, 'x'; it is removed"):
+        forget(staged, MODEL, agreed=never)
+    assert json.loads(staged.get(MODEL.manifest_key) or b"")["answer"] == OTHER
+    assert forget(staged, MODEL, agreed=lambda _: None) == OTHER
+    assert staged.get(MODEL.manifest_key) == MANIFEST.text().encode()
+    held = staged.head(MODEL.manifest_key)
+    assert held is not None
+    assert held.source == MANIFEST.source
+    after = started(tmp_path, s3, staged)
+    assert (after["state"], after["answer"]["check"]) == ("ready", "sanity")
+
+
+def test_nothing_is_forgotten_where_nothing_is_recorded(staged: Bucket) -> None:
+    assert forget(staged, MODEL, agreed=never) is None
+    assert staged.get(MODEL.manifest_key) == MANIFEST.text().encode()
+
+
+def test_an_answer_that_is_written_meanwhile_is_not_forgotten(staged: Bucket) -> None:
+    record(staged, MODEL, OTHER, agreed=never)
+
+    def meanwhile(_: str) -> None:
+        record(staged, MODEL, OTHER | {"text": "z"}, agreed=lambda _: None)
+
+    with pytest.raises(Failure, match="somebody else wrote"):
+        forget(staged, MODEL, agreed=meanwhile)
+    assert json.loads(staged.get(MODEL.manifest_key) or b"")["answer"]["text"] == "z"
+
+
 def test_a_model_that_is_not_staged(bucket: Bucket) -> None:
+    with pytest.raises(Failure, match="is not staged in s3://"):
+        forget(bucket, MODEL, agreed=never)
     with pytest.raises(Failure, match="is not staged in s3://"):
         record(bucket, MODEL, OTHER, agreed=never)

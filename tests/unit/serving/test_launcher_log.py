@@ -93,6 +93,11 @@ def test_lines_are_the_same_however_the_bytes_come(lines: list[str], end: str, c
     assert found == [line for line in lines if line]
 
 
+def test_a_torn_number_is_no_sighting() -> None:
+    log = read("Loading weights took 1.2.3 seconds\nLoading weights took 2.5 seconds\n")
+    assert [sighting.seconds() for sighting in log.sightings()] == [2.5]
+
+
 def test_a_long_line_costs_its_head_only() -> None:
     splitter = LineSplitter()
     for _ in range(64):

@@ -90,6 +90,12 @@ def test_every_missing_phase_says_why_and_none_is_zero_without_evidence(name: st
             assert phase.evidence
 
 
+def test_a_pod_that_was_never_scheduled_proves_no_lever() -> None:
+    proofs = {proof.lever: proof for proof in measured("never-scheduled").proofs}
+    assert {proof.state for proof in proofs.values()} == {"unknown"}
+    assert "has not run: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu." in proofs["identity"].evidence
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_it_survives_its_json(name: str) -> None:
     written = document(measured(name))

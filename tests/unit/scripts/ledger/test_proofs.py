@@ -89,6 +89,8 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("warm-up", "off", {"launcher": launcher(warmup={"requests": 9, "steady": False})}),
     ("warm-up", "off", {"launcher": launcher(warmup={"requests": 0})}),
     ("identity", "off", {}),
+    ("soci", "off", {"configz": {"kubeletconfig": {}}, "probe": {"soci": {"max_concurrent_downloads_per_image": 20}}}),
+    ("weights-streamed", "unknown", {"launcher": launcher(state="starting", weights={"kind": "stream"})}),
 ]
 
 
@@ -98,6 +100,33 @@ def test_proof(lever: str, state: str, more: dict[str, Any]) -> None:
     assert proof.state == state
     assert proof.evidence
     assert (proof.source != "") == (proof.state != "unknown" or bool(proof.value))
+
+
+IDENTITIES = [
+    {"name": "AWS_CONTAINER_CREDENTIALS_FULL_URI", "value": "http://169.254.170.23/v1/credentials"},
+    {"name": "AWS_ROLE_ARN", "value": "arn:aws:iam::111122223333:role/r"},
+    {"name": "AWS_ACCESS_KEY_ID", "value": "x"},
+    {"name": "OTHER", "value": "x"},
+]
+STATUSES: dict[str, dict[str, Any]] = {
+    "no status": {},
+    "waiting": {"state": {"waiting": {"reason": "ImagePullBackOff"}}},
+}
+
+
+@pytest.mark.parametrize("variable", IDENTITIES, ids=lambda entry: entry["name"])
+@pytest.mark.parametrize("status", STATUSES.values(), ids=STATUSES)
+def test_a_pod_that_has_not_run_proves_nothing_by_its_object(variable: dict[str, str], status: dict[str, Any]) -> None:
+    container = {**POD["spec"]["containers"][0], "env": [variable]}
+    statuses = {"containerStatuses": [{"name": "engine", **status}]} if status else {}
+    pod = {"metadata": POD["metadata"], "spec": {"containers": [container]}, "status": statuses}
+    traffic = {"nat_bytes": 0, "nat_gateways": 0}
+    proofs = ledger_of(Bundle(pod=pod, traffic=traffic)).proofs
+    assert {proof.lever: proof.state for proof in proofs if proof.state != "unknown"} == {}
+    assert all(proof.evidence for proof in proofs)
+    assert "has not run" in next(proof.evidence for proof in proofs if proof.lever == "identity")
+    ran = {"metadata": POD["metadata"], "spec": pod["spec"], "status": POD["status"]}
+    assert "unknown" not in [p.state for p in ledger_of(Bundle(pod=ran)).proofs if p.lever == "identity"]
 
 
 def test_the_pull_is_compared_with_the_simulated_one() -> None:
