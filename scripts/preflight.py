@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.table import Table
 
@@ -17,16 +18,22 @@ from budget.problems import BadInput
 from infra.rules import check as check_settings
 from infra.specs import model_specs
 from infra.stack_file import STACKS, read
-from scripts.account.refusals import AWS_ERRORS, credential_problem, in_words, is_denied
+from scripts.account.refusals import AWS_ERRORS, AwsError, credential_problem, in_words, is_denied
 from scripts.account.session import sign_in
 from scripts.checks import CHECKS
-from scripts.checks.finding import Check, Finding, Subject, Verdict, Wanted, failed, warned
+from scripts.checks.finding import Check, Finding, Subject, Verdict, Wanted, unknown
 from scripts.checks.policy import policy_text
 from scripts.deployed.lazy import LazyBackend
 from scripts.failure import Failure
 from scripts.registry import HttpRegistry
 
 WORKERS = 8
+AGAIN = "Run it again; whoever was asked may have had a bad moment."
+ACTIONS: Mapping[str, Sequence[str]] = {
+    # Without the second S3 says of an object that is missing that it may not be read (S3 API reference, HeadObject).
+    "HeadObject": ("s3:GetObject", "s3:ListBucket"),
+}
+"""Operation → the IAM actions that it takes, where they are not called the same."""
 COLORS = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
 
@@ -63,26 +70,37 @@ def preflight(subject: Subject, checks: Sequence[Check] = CHECKS) -> Sequence[An
     """
 
     def ask(check: Check) -> Answer:
-        return Answer(check=check, findings=_findings(check, subject))
+        return Answer(check=check, findings=list(_findings(check, subject)))
 
     with ThreadPoolExecutor(WORKERS) as pool:
         answers = list(pool.map(ask, checks))
     return [answer for answer in answers if answer.findings]
 
 
-def _findings(check: Check, subject: Subject) -> Sequence[Finding]:
+def _findings(check: Check, subject: Subject) -> Iterator[Finding]:
+    """What a check finds. Where it can't go on, what it found so far stands, and what is left is not known."""
     try:
-        return list(check.run(subject))
+        yield from check.run(subject)
     except AWS_ERRORS as error:
         problem = credential_problem(error)
         if problem:
             raise BadInput([problem]) from error
-        if is_denied(error):
-            actions = sorted({action for each in check.permissions(subject.wanted) for action in each.actions})
-            return [warned(f"can't be checked: {in_words(error)}", f"Allow {', '.join(actions)} (--print-policy).")]
-        return [warned(f"can't be checked: {in_words(error)}", "Run it again; AWS may have had a bad moment.")]
+        yield unknown(in_words(error), _fix(check, subject.wanted, error))
+    except BadInput as error:
+        for each in error.problems:
+            yield unknown(f"{each.where}: {each.found}", each.fix)
     except Failure as failure:
-        return [failed(str(failure), "")]
+        yield unknown(str(failure), AGAIN)
+
+
+def _fix(check: Check, wanted: Wanted, error: AwsError) -> str:
+    """What would make a check's question be answered: the actions that its denied operation takes, or patience."""
+    if not (isinstance(error, ClientError) and is_denied(error)):
+        return AGAIN
+    allowed = sorted({action for each in check.permissions(wanted) for action in each.actions})
+    operation = error.operation_name
+    meant = ACTIONS.get(operation) or [action for action in allowed if action.partition(":")[2] == operation]
+    return f"Allow {', '.join(meant or allowed)} (--print-policy)."
 
 
 # ---- the verb -------------------------------------------------------------------------------------------------------

@@ -93,6 +93,10 @@ class Manifest:
         return cast("Mapping[str, Any]", json.loads(self.content))
 
 
+class NotThere(Failure):
+    """The registry says for certain that it has no such image, tag or architecture."""
+
+
 class Registry(Protocol):
     """Resolves tags."""
 
@@ -137,7 +141,8 @@ class HttpRegistry:
         """The digest of a tag, and the layers on linux and this architecture.
 
         Raises:
-            Failure: no such image or tag, no access, registry unreachable, or not built for the architecture.
+            NotThere: the registry has no such image or tag, or not for the architecture.
+            Failure: no access, or no answer.
         """
         reference = parse(image)
         found = self.manifest(reference)
@@ -154,12 +159,13 @@ class HttpRegistry:
         """A manifest or index by tag or digest; its bytes match its digest.
 
         Raises:
-            Failure: not there, no access, not answering, or its bytes don't match.
+            NotThere: the registry says so.
+            Failure: no access, not answering, or its bytes don't match.
         """
         name = name or reference.name
         response = self._ask("GET", reference, f"{reference.url}/manifests/{name}", headers={"Accept": MANIFEST_TYPES})
         if response.status_code == HTTPStatus.NOT_FOUND:
-            raise Failure(f"{reference}: {reference.registry} has no {reference.repository}:{name}")
+            raise NotThere(f"{reference}: {reference.registry} has no {reference.repository}:{name}")
         self._expect(reference, response, HTTPStatus.OK)
         digest = f"sha256:{hashlib.sha256(response.content).hexdigest()}"
         stated = response.headers.get("Docker-Content-Digest", digest)
@@ -362,7 +368,7 @@ def platform(image: str, index: Mapping[str, Any], architecture: str) -> str:
     """Digest of an index's manifest for linux and this architecture.
 
     Raises:
-        Failure: it has none; names those there are.
+        NotThere: it has none; names those there are.
     """
     built: list[str] = []
     for manifest in cast("list[Mapping[str, Any]]", index["manifests"]):
@@ -370,7 +376,7 @@ def platform(image: str, index: Mapping[str, Any], architecture: str) -> str:
         if found.get("os") == "linux" and found.get("architecture") == architecture:
             return str(manifest["digest"])
         built.append(f"{found.get('os')}/{found.get('architecture')}")
-    raise Failure(f"{image} is not built for linux/{architecture}, only for {', '.join(built) or 'nothing'}")
+    raise NotThere(f"{image} is not built for linux/{architecture}, only for {', '.join(built) or 'nothing'}")
 
 
 def _ecr_login(registry: str) -> str | None:

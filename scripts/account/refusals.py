@@ -29,7 +29,8 @@ AWS_ERRORS = (ClientError, BotoCoreError, ResponseParserError)
 """Whatever a call raises when AWS, the network, or something in between does not do what was asked."""
 WHERE = "AWS credentials"
 DENIED = frozenset(
-    {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedAccess", "Forbidden"}
+    # The answer to a HEAD request has no body that a code could stand in: botocore puts the status in its place.
+    {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedAccess", "Forbidden", "403"}
 )
 THROTTLED = frozenset(
     {
@@ -41,6 +42,8 @@ THROTTLED = frozenset(
         "TooManyRequestsException",
         "SlowDown",
         "PriorRequestNotComplete",
+        "429",
+        "503",
     }
 )
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from typing import Any, cast
 
 from infra.settings import Presence
-from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, warned
-from scripts.cluster.api import KubernetesApi, Unreachable
+from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, unknown, warned
+from scripts.cluster.api import KubernetesApi, Refused, Unreachable
 
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 SCALED_OBJECTS = "/apis/keda.sh/v1alpha1"
@@ -26,10 +27,21 @@ def _run(subject: Subject) -> Iterator[Finding]:
         yield failed("there is no cluster yet", f"First: pulumi up --stack {wanted.stack.environment_name}")
         return
     try:
-        version = (api.get("/version") or {}).get("gitVersion", "?")
+        yield from _inside(api, subject)
     except Unreachable as error:
         yield failed(str(error), "Connect to its network, or add your address to environment.access.public_cidrs.")
-        return
+    except Refused as refused:
+        if refused.code not in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise
+        yield unknown(
+            str(refused),
+            f"Add the role of {subject.account.arn} to environment.access.admin_roles, and run pulumi up --stack "
+            f"{wanted.stack.environment_name}.",
+        )
+
+
+def _inside(api: KubernetesApi, subject: Subject) -> Iterator[Finding]:
+    version = (api.get("/version") or {}).get("gitVersion", "?")
     yield passed(f"the Kubernetes API answers, {version}")
     yield from _keda(api, subject)
     yield from _autoscaler(api, subject)

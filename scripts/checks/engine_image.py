@@ -9,9 +9,10 @@ from botocore.exceptions import ClientError
 
 from infra.settings import DIGEST
 from scripts.account.refusals import is_gone
-from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, warned
+from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, unknown, warned
 from scripts.failure import Failure
 from scripts.images.subject import ARCHITECTURES
+from scripts.registry import NotThere
 
 ECR = re.compile(
     r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(?P<repository>[^:@]+)"
@@ -62,8 +63,10 @@ def _in_registry(subject: Subject, image: str) -> Finding:
     architecture = ARCHITECTURES[specs.node.instance.arch] if specs else "amd64"
     try:
         pin = subject.registry.resolve(image, architecture)
+    except NotThere as lacking:
+        return failed(str(lacking), "Name an image that is there, and built for the nodes.")
     except Failure as failure:
-        return failed(str(failure), "Name an image that is there, and that you may read.")
+        return unknown(str(failure), "Nodes ask the registry themselves: see that it answers them, and lets them in.")
     return passed(f"{image.partition('@')[0]} answers, {sum(pin.layers) / 1e9:.1f} GB")
 
 

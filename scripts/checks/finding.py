@@ -52,6 +52,11 @@ def failed(found: str, fix: str) -> Finding:
     return Finding(verdict=Verdict.FAIL, found=found, fix=fix)
 
 
+def unknown(why: str, fix: str) -> Finding:
+    """It can't be said: whoever would know did not answer. That is neither well nor wrong, and never zero."""
+    return warned(f"can't be checked: {why}", fix)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
     """A deployment that is only wanted: what is known of it without asking anybody."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from scripts.account.refusals import is_gone
 from scripts.account.session import Clients
 from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed
+
+if TYPE_CHECKING:
+    from mypy_boto3_kms.type_defs import KeyMetadataTypeDef
 
 AUTOSCALING = "AWSServiceRoleForAutoScaling"
 AWS_MANAGED = "alias/aws/ebs"
@@ -27,7 +31,12 @@ def _volumes(subject: Subject) -> Finding:
     key = clients.ec2.get_ebs_default_kms_key_id()["KmsKeyId"]
     if key.endswith(AWS_MANAGED):
         return passed("volumes are encrypted with AWS's own key")
-    metadata = clients.kms.describe_key(KeyId=key)["KeyMetadata"]
+    metadata = _described(clients, key)
+    if metadata is None:
+        return failed(
+            f"volumes are encrypted with {key}, which does not exist: nodes would never start",
+            f"aws ec2 reset-ebs-default-kms-key-id --region {subject.wanted.region}, or modify-ebs-default-kms-key-id.",
+        )
     if metadata.get("KeyManager") == "AWS":
         return passed("volumes are encrypted with AWS's own key")
     arn = metadata.get("Arn", key)
@@ -51,15 +60,22 @@ def _volumes(subject: Subject) -> Finding:
 
 
 def _bucket(clients: Clients, arn: str) -> Finding:
-    try:
-        metadata = clients.kms.describe_key(KeyId=arn)["KeyMetadata"]
-    except ClientError as error:
-        if not is_gone(error):
-            raise
+    metadata = _described(clients, arn)
+    if metadata is None:
         return failed(f"{arn} does not exist", "Correct environment.bucket.kms_key_arn.")
     if metadata.get("KeyState") != "Enabled":
         return failed(f"{arn} is {metadata.get('KeyState')}: weights could not be read", "Enable the key.")
     return passed("the key of the bucket is enabled")
+
+
+def _described(clients: Clients, key: str) -> KeyMetadataTypeDef | None:
+    """What KMS knows of a key; None when there is no such key."""
+    try:
+        return clients.kms.describe_key(KeyId=key)["KeyMetadata"]
+    except ClientError as error:
+        if not is_gone(error):
+            raise
+        return None
 
 
 def _permissions(wanted: Wanted) -> Sequence[Permission]:

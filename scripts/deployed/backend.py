@@ -152,6 +152,23 @@ class Backend:
         except automation.CommandError as error:
             raise EngineRefused(f"destroying {name}", str(error), failed) from error
 
+    def forget_gone(self, name: str, urns: Sequence[str], *, tell: Tell) -> None:
+        """Asks for each of some resources; one that is no longer there leaves the state, without a call to delete it.
+
+        Args:
+            name: of the stack.
+            urns: of the resources, at least one.
+            tell: gets each line that the engine prints.
+
+        Raises:
+            EngineRefused: one could not be asked for; others may have left the state.
+        """
+        try:
+            stack = automation.Stack.select(name, self._workspace)
+            stack.refresh(target=list(urns), on_output=tell, color="never", suppress_outputs=True)
+        except automation.CommandError as error:
+            raise EngineRefused(f"refreshing {name}", str(error)) from error
+
     def unlock(self, name: str) -> None:
         """Takes away the lock of a command that no longer runs."""
         try:

@@ -278,10 +278,28 @@ class Dismantling:
             self._backend.unlock(self._stack)
             return True
         failed = [resource for resource in state.resources if resource.urn in refused.failed]
+        if self._forgotten([resource.urn for resource in failed if not resource.is_kubernetes]):
+            return True
         if any(resource.type in NETWORK for resource in failed) and not self._exists():
             self._say("looking for network interfaces and groups that controllers left behind")
             return self._sweep.remove(patience=self._limits.sweep, say=self._say) > 0
         return False
+
+    def _forgotten(self, urns: Sequence[str]) -> bool:
+        """Whether some of what could not be deleted was gone, and has left the state.
+
+        Deleting a thing that is gone succeeds for most types. Those that live in another thing fail when that one is
+        gone: of an Auto Scaling group's tags AWS says "AutoScalingGroup name not found", which the provider passes on.
+        """
+        if not urns:
+            return False
+        self._say("asking whether what could not be deleted is still there")
+        try:
+            self._backend.forget_gone(self._stack, urns, tell=self._say)
+        except EngineRefused as refused:
+            self._say(str(refused))
+        left = {resource.urn for resource in self._backend.state(self._stack).resources}
+        return not left.issuperset(urns)
 
     def _explained(self, refused: EngineRefused, state: State) -> str:
         """What the engine could not delete, what holds each, and how to go on."""

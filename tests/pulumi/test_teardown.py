@@ -56,6 +56,14 @@ VIOLATION = Fault(
     type="aws:ec2/securityGroup:SecurityGroup",
     error="DeleteSecurityGroup: DependencyViolation: resource sg-1 has a dependent object",
 )
+NO_SUCH_GROUP = Fault(
+    operation="delete",
+    type="aws:autoscaling/tag:Tag",
+    error="deleting AutoScaling Group tag: operation error Auto Scaling: DeleteTags, https response error StatusCode: "
+    "400, api error ValidationError: AutoScalingGroup name not found - AutoScalingGroup eks-x not found",
+    times=99,
+)
+"""What the provider passes on of a tag whose group is gone."""
 
 
 class World:
@@ -314,19 +322,32 @@ def test_the_stack_file_and_the_cluster_may_be_gone_already(world: World, backen
     for name in ("dev", MODEL):
         path = world.stack_files / f"Pulumi.{name}.yaml"
         path.write_text(path.read_text() + "  - : [\n")
-    # Somebody deleted the cluster by hand: with its node groups, as EKS insists on.
-    for group in world.cloud.call("eks.ListNodegroups", {"clusterName": "coldstart-dev"})["nodegroups"]:
-        named = {"clusterName": "coldstart-dev", "nodegroupName": group}
-        found = world.cloud.call("eks.DescribeNodegroup", named)["nodegroup"]["resources"]["autoScalingGroups"]
-        world.cloud.call("eks.DeleteNodegroup", named)
-        for each in found:  # EKS does that itself
-            empty = {"AutoScalingGroupName": each["name"], "MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
-            world.cloud.call("autoscaling.UpdateAutoScalingGroup", empty)
-    world.cloud.call("eks.DeleteCluster", {"name": "coldstart-dev"})
+    cluster_by_hand(world)
+    world.workspace.faults.plan([NO_SUCH_GROUP])
     plan = plan_of(world, backend, "dev")
     assert (plan.account, plan.region, plan.environment) == ("111122223333", "us-west-2", "dev")
     world.down(plan, account, backend)
     assert everything(world.cloud) == world.theirs | {("bucket", BUCKET)}
+    assert not deleted(world, NO_SUCH_GROUP.type), "no call ever deletes these: they are gone, and are forgotten"
+    refused = [entry for entry in world.workspace.journal("failed") if entry["type"] == NO_SUCH_GROUP.type]
+    assert len(refused) == len({entry["name"] for entry in refused}) > 1, "each was tried once"
+    assert "asking whether what could not be deleted is still there" in world.said
+    assert not proof(plan, account, backend, world.stack_files).leaks
+
+
+def cluster_by_hand(world: World) -> None:
+    """Somebody deletes the cluster: with its node groups, as EKS insists on, and what EKS made for each of those."""
+    for group in world.cloud.call("eks.ListNodegroups", {"clusterName": "coldstart-dev"})["nodegroups"]:
+        named = {"clusterName": "coldstart-dev", "nodegroupName": group}
+        made = world.cloud.call("eks.DescribeNodegroup", named)["nodegroup"]["resources"]["autoScalingGroups"]
+        world.cloud.call("eks.DeleteNodegroup", named)
+        for each in made:
+            gone = {"AutoScalingGroupName": each["name"], "ForceDelete": True}
+            world.cloud.call("autoscaling.DeleteAutoScalingGroup", gone)
+            world.cloud.call("ec2.DeleteLaunchTemplate", {"LaunchTemplateName": each["name"]})
+    for record in world.workspace.aws("aws:eks/nodeGroup:NodeGroup"):
+        world.workspace.records.remove(record.token, record.id)  # the stand-in made all that for EKS
+    world.cloud.call("eks.DeleteCluster", {"name": "coldstart-dev"})
 
 
 def test_a_held_stack_is_not_torn_from_whoever_holds_it(world: World, backend: Backend, account: Account) -> None:

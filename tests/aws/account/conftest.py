@@ -13,6 +13,7 @@ from tests.aws.account.accounts import Accounts, accounts
 from tests.aws.account.audited import REGION, session_in
 from tests.aws.account.front import ACCOUNT, Front
 from tests.aws.account.lacking import answer_for_moto
+from tests.aws.account.ready import Ready, made_ready
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +53,9 @@ def account(front: Front, credentials: boto3.Session) -> Account:
 def stack_files(stacks: Path) -> Path:
     """The shipped stack files, free to change."""
     return stacks
+
+
+@pytest.fixture
+def ready(front: Front, account: Account, stack_files: Path) -> Ready:
+    """An account in which everything is right for the shipped model."""
+    return made_ready(front, account, stack_files)

@@ -236,7 +236,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":  # its answer ends with the headers, an error's code included
+            self.wfile.write(body)
 
 
 @cache

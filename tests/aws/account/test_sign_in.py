@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import boto3
 import pytest
 
 from budget.problems import BadInput
+from scripts import teardown
 from scripts.account.session import Account, sign_in
 from scripts.cli import run
+from scripts.deployed.state import State
 from scripts.failure import Failure
 from tests.aws.account.audited import REGION, session_in
 from tests.aws.account.front import ACCOUNT, Front
@@ -24,13 +27,6 @@ def refused(**options: str) -> str:
         )
     (problem,) = caught.value.problems
     return str(problem)
-
-
-@pytest.fixture
-def other_credentials(front: Front, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
-    """Signed in, but elsewhere."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA444455556666")
-    return front
 
 
 def test_the_right_account_is_let_in(front: Front) -> None:
@@ -126,16 +122,75 @@ CHANGING = [
     ["resume", "dev"],
     ["extend", "dev", "--by", "8h"],
     ["preflight", "dev"],
+    ["teardown", "dev", "--yes"],
+    ["teardown", "dev-llama-3-1-8b", "--yes"],
+    ["teardown", "dev", "--dry-run"],
+    ["teardown", "dev", "--yes", "--purge-weights", "--bucket", f"coldstart-dev-{ACCOUNT}-{REGION}"],
 ]
 
 
+class NoStates:
+    """A Pulumi backend with nothing in it; the real one takes the engine (tests/pulumi)."""
+
+    def __init__(self, directory: Path) -> None:
+        del directory
+
+    def states(self) -> Mapping[str, State]:
+        return {}
+
+    def close(self) -> None:
+        """Has nothing to close."""
+
+
+def wrong_account(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    del front
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA444455556666")
+
+
+def none(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    del front
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+
+
+def expired(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    del monkeypatch
+    front.fail("sts.GetCallerIdentity", code="ExpiredToken", status=403, message="The token is expired", times=20)
+
+
+def a_clock_of_last_week(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    del monkeypatch
+    front.skew_s = 7 * 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("credentials", "words", "asked"),
+    [
+        (wrong_account, "they are of account 444455556666", ["sts.GetCallerIdentity"]),
+        (none, "AWS credentials: none that work", []),
+        (expired, "AWS credentials: expired", ["sts.GetCallerIdentity"]),
+        (a_clock_of_last_week, "s away from AWS's", ["sts.GetCallerIdentity"]),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
 @pytest.mark.parametrize("arguments", CHANGING, ids=" ".join)
-def test_no_verb_asks_anything_of_the_wrong_account(
-    other_credentials: Front, arguments: list[str], capsys: pytest.CaptureFixture[str]
+def test_no_verb_asks_anything_with_credentials_that_are_no_good(
+    front: Front,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    credentials: Callable[[Front, pytest.MonkeyPatch], None],
+    words: str,
+    asked: list[str],
 ) -> None:
+    monkeypatch.setattr(teardown, "Engine", NoStates)
+    credentials(front, monkeypatch)
     assert run(arguments) == 2
-    assert "they are of account 444455556666" in capsys.readouterr().err
-    assert dict(other_credentials.calls) == {"sts.GetCallerIdentity": 1}
+    said = capsys.readouterr()
+    assert words in said.err
+    assert "Traceback" not in said.err
+    assert not said.out
+    assert [operation for operation, _ in front.log] == asked
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.account.session import Account
 from scripts.cluster.api import Object
-from scripts.deployed.backend import EngineRefused, Lock
-from scripts.deployed.state import SECRET_KEY, parse
+from scripts.deployed.backend import Backend, EngineRefused, Lock
+from scripts.deployed.state import SECRET_KEY, State, parse
 from scripts.dismantling import cluster_things
-from scripts.dismantling.stages import OF_A_MODEL, OF_AN_ENVIRONMENT, Act, stages
-from scripts.waiting import Patience, TimedOut, wait_for
+from scripts.dismantling.run import Dismantling, Limits
+from scripts.dismantling.stages import OF_A_MODEL, OF_AN_ENVIRONMENT, Act, Stage, of_type, stages
+from scripts.failure import Failure
+from scripts.waiting import Patience, Say, TimedOut, wait_for
 
 
 def exported(stack: str, *entries: dict[str, Any], pending: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
@@ -248,3 +251,66 @@ def test_only_what_has_a_cloud_thing_behind_it_is_taken_away() -> None:
         "/apis/karpenter.sh/v1/nodepools/gpus",
     ], "what is going already is left to go"
     assert things[1].holder == "Service web/gone: finalizer f/x (is the controller that removes it still running?)"
+
+
+# ---- what is gone already -------------------------------------------------------------------------------------------
+
+TAG = "aws:autoscaling/tag:Tag"
+TAG_URN = f"urn:pulumi:dev::coldstart::{TAG}::dev-tag"
+NO_SUCH_GROUP = "error: deleting urn: ValidationError: AutoScalingGroup name not found - AutoScalingGroup x not found"
+
+
+class EngineOfOneTag:
+    """An engine that can't delete a tag; refreshing forgets it, leaves it, or is refused."""
+
+    def __init__(self, *, gone: bool, refreshes: bool = True) -> None:
+        self._gone, self._refreshes = gone, refreshes
+        self.left = True
+        self.asked: list[str] = []
+
+    def state(self, name: str) -> State:
+        return parse(name, exported(name, *([{"urn": TAG_URN, "type": TAG, "id": "x,key"}] if self.left else [])))
+
+    def destroy(self, name: str, *, targets: Sequence[str], tell: Say) -> None:
+        del name, tell
+        self.asked.append("destroy")
+        raise EngineRefused("destroying dev", NO_SUCH_GROUP, targets)
+
+    def forget_gone(self, name: str, urns: Sequence[str], *, tell: Say) -> None:
+        del name, tell
+        assert list(urns) == [TAG_URN]
+        self.asked.append("refresh")
+        if not self._refreshes:
+            raise EngineRefused("refreshing dev", "error: not authorized to perform autoscaling:DescribeTags")
+        self.left = not self._gone
+
+
+class NoAccount:
+    """Nobody is asked what holds a tag."""
+
+    def region(self, name: str) -> None:
+        del name
+
+
+def destroy_tag(engine: EngineOfOneTag, say: Say) -> None:
+    state = engine.state("dev")
+    dismantling = Dismantling(
+        cast("Account", NoAccount()), cast("Backend", engine), state, None, say=say, limits=Limits()
+    )
+    dismantling._destroy(Stage(title="tags", act=Act.DESTROY, picks=of_type(TAG)))
+
+
+def test_what_is_gone_already_is_forgotten() -> None:
+    engine, said = EngineOfOneTag(gone=True), list[str]()
+    destroy_tag(engine, said.append)
+    assert engine.asked == ["destroy", "refresh"], "nothing is left to destroy"
+    assert said == ["asking whether what could not be deleted is still there"]
+
+
+@pytest.mark.parametrize("refreshes", [True, False])
+def test_what_is_there_or_may_not_be_asked_for_is_told_as_before(refreshes: bool) -> None:  # noqa: FBT001 - a row
+    engine, said = EngineOfOneTag(gone=False, refreshes=refreshes), list[str]()
+    with pytest.raises(Failure, match=r"(?s)name not found.*autoscaling/tag:Tag dev-tag \(x,key\).*to go on: free"):
+        destroy_tag(engine, said.append)
+    assert engine.asked == ["destroy", "refresh"]
+    assert any("not authorized to perform autoscaling:DescribeTags" in line for line in said) is not refreshes
