@@ -23,9 +23,9 @@ from typing import Any
 
 import boto3
 
+from scripts.account.audit import Scope, audit
 from scripts.account.ownership import Owners
 from scripts.account.session import sign_in
-from scripts.audit import Scope, audit
 from tests.aws.account.accounts import accounts
 from tests.aws.account.front import ACCOUNT, Front
 from tests.aws.account.lacking import answer_for_moto

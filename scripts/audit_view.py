@@ -1,22 +1,20 @@
-"""An audit for a person: one table for each standing, dearest first, and what to do about what leaks."""
+"""An audit for a person, one table for each standing, dearest first, and what to do about leaks; and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from budget.price import prices
+from scripts.account.audit import Audit
 from scripts.account.bill import total
 from scripts.account.kinds import KINDS
 from scripts.account.standing import Judged, Standing
-
-if TYPE_CHECKING:
-    from scripts.audit import Audit
 
 TITLES = {
     Standing.LEFTOVER: "Left over: no stack will remove these",
@@ -131,3 +129,48 @@ def _things(count: int) -> str:
 def _dearest(thing: Judged) -> tuple[float, str, str]:
     rate = thing.found.price.usd_per_hour
     return (-1e9 if rate is None else -rate, thing.found.kind, thing.found.id)
+
+
+def document(found: Audit) -> Mapping[str, Any]:
+    """The audit as one JSON document."""
+    table = prices()
+    return {
+        "account": found.account,
+        "regions": list(found.regions),
+        "taken": found.taken.isoformat(timespec="seconds"),
+        "clean": found.clean,
+        "things": [_thing(thing, found.taken) for thing in found.things],
+        "totals": {
+            standing.value: {
+                "things": len(found.of(standing)),
+                "usd_per_hour": found.bill(standing).usd_per_hour,
+                "usd_per_month": found.bill(standing).usd_per_month,
+                "unpriced": found.bill(standing).unpriced,
+            }
+            for standing in Standing
+        },
+        "foreign": found.foreign,
+        "unseen": [{"kind": each.kind, "region": each.region, "why": each.why} for each in found.unseen],
+        "states_known": found.states_known,
+        "api_calls": found.calls,
+        "prices": {"region": table.region, "priced_on": table.priced_on},
+    }
+
+
+def _thing(thing: Judged, taken: datetime) -> Mapping[str, Any]:
+    found, rate = thing.found, thing.found.price.usd_per_hour
+    return {
+        "kind": found.kind,
+        "id": found.id,
+        "region": found.region,
+        "standing": thing.standing.value,
+        "stack": thing.stack,
+        "why": thing.why,
+        "created": found.created.isoformat() if found.created else None,
+        "age_h": round((taken - found.created).total_seconds() / 3600, 2) if found.created else None,
+        "detail": found.detail,
+        "usd_per_hour": rate,
+        "usd_per_month": None if rate is None else rate * prices().hours_per_month,
+        "price_note": found.price.note,
+        "remove": found.remove,
+    }

@@ -17,13 +17,13 @@ from rich.console import Console
 from budget.problems import BadInput, Problem, bad_input
 from infra.accounts import APPLICATION
 from infra.stack_file import STACKS, read
+from scripts.account.audit import Audit, Scope, audit, environments
 from scripts.account.bill import total
 from scripts.account.ownership import Owners
 from scripts.account.refusals import is_gone, told
 from scripts.account.session import Account, sign_in
 from scripts.account.standing import Standing
-from scripts.audit import Audit, Scope, audit, environments
-from scripts.audit import document as audit_document
+from scripts.audit_view import document as audit_document
 from scripts.audit_view import show
 from scripts.cluster.access import from_eks, from_state
 from scripts.cluster.api import Server

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import boto3
 
+from scripts.account.audit import Audit, Scope
 from scripts.account.standing import Standing
-from scripts.audit import Audit, Scope
 from scripts.deployed.state import Resource, State
 from tests.aws.account.front import ACCOUNT
 from tests.aws.account.seed import Names, Set

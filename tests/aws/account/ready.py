@@ -56,7 +56,7 @@ class Registry:
     def resolve(self, image: str, architecture: str) -> ImagePin:
         assert architecture == "amd64"
         if "missing" in image:
-            raise NotThere(f"{image}: registry-1.docker.io has no such tag")
+            raise NotThere(f"{image}: registry-1.docker.io has no {image}")
         return ImagePin(digest="sha256:" + "a" * 64, layers=(5_000_000_000, 4_000_000_000))
 
 

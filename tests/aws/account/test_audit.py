@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import boto3
 import pytest
 
+from scripts.account.audit import audit
 from scripts.account.kinds import KINDS
 from scripts.account.ownership import Owners
 from scripts.account.session import Account, sign_in
 from scripts.account.standing import Standing
-from scripts.audit import audit, document
+from scripts.audit_view import document
 from tests.aws.account.accounts import accounts
 from tests.aws.account.audited import (
     ACCOUNT,

@@ -7,10 +7,11 @@ from typing import Any
 import boto3
 import pytest
 
+from scripts.account.audit import audit
 from scripts.account.ownership import Owners, Unknown
 from scripts.account.session import Account
 from scripts.account.standing import Standing
-from scripts.audit import audit, document
+from scripts.audit_view import document
 from tests.aws.account.audited import ACCOUNT, OURS, REGION, found_in, scope, session_in, state_of, tags
 from tests.aws.account.front import Front
 from tests.aws.account.seed import Set, pairs, seed

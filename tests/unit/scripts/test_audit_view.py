@@ -9,11 +9,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from scripts.account.audit import Audit
 from scripts.account.found import FREE, UNPRICED, Found, Price
 from scripts.account.kinds import KINDS
 from scripts.account.ownership import Ours
 from scripts.account.standing import Judged, Standing
-from scripts.audit import Audit, command, policy_document
+from scripts.audit import command, policy_document
 from scripts.audit_view import age, show
 
 REMOVE = (
