@@ -175,7 +175,10 @@ def _api(backend: Backend, account: Account, plan: Teardown) -> Server | None:
         access = from_state(backend.state(plan.environment))
     except (BadInput, Failure):
         access = None
-    access = access or from_eks(account.region(plan.region), f"{APPLICATION}-{plan.environment}")
+    if access is None:
+        cluster = f"{APPLICATION}-{plan.environment}"
+        with told(f"asking for cluster {cluster}"):
+            access = from_eks(account.region(plan.region), cluster)
     return Server(access) if access else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from infra.cluster import kubeconfig
 from scripts.account.refusals import is_gone
@@ -49,15 +49,17 @@ def from_state(state: State) -> Access | None:
 
 
 def from_eks(clients: Clients, cluster: str) -> Access | None:
-    """Access as EKS describes it; None when there is no such cluster, or it may not be asked about."""
+    """Access as EKS describes it; None when there is no such cluster.
+
+    Raises:
+        ClientError, BotoCoreError: EKS refuses, or does not answer.
+    """
     try:
         found = clients.eks.describe_cluster(name=cluster)["cluster"]
     except ClientError as error:
         if is_gone(error):
             return None
         raise
-    except BotoCoreError:
-        return None
     endpoint, authority = found.get("endpoint", ""), found.get("certificateAuthority", {}).get("data", "")
     if not endpoint:
         return None
