@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zoneinfo
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from budget.coefficients import coefficients
@@ -44,7 +45,22 @@ FINDING_PLACES: Mapping[str, str] = {
 
 def problems(stack: Stack, model: Model) -> Sequence[Problem]:
     """What is wrong with a model's settings, across fields; what follows from them is checked once they hold."""
-    found = [*_pins(stack, model), *_image_source(stack, model), *_scaling(model), *_zones(stack, model)]
+    return _settings(stack, model) or _followed(stack, model, _derived)
+
+
+def contradictions(stack: Stack, model: Model) -> Sequence[Problem]:
+    """The same without what a plan answers itself: whether the model fits, and how long a start takes."""
+    return _settings(stack, model) or _followed(stack, model, _contradictions)
+
+
+def _settings(stack: Stack, model: Model) -> Sequence[Problem]:
+    found = [
+        *_pins(stack, model),
+        *_image_source(stack, model),
+        *_image_facts(model),
+        *_scaling(model),
+        *_zones(stack, model),
+    ]
     try:
         instance = gpu_instance(model.nodes.instance, where="model.nodes.instance")
         facts = facts_of_model(stack, model)
@@ -60,10 +76,14 @@ def problems(stack: Stack, model: Model) -> Sequence[Problem]:
         *_secrets(stack, model),
         *weight_rules.problems(model, ranks=tensor_parallel(model, instance), facts=facts),
     ]
-    if found:
-        return found
+    return found
+
+
+def _followed(
+    stack: Stack, model: Model, rules: Callable[[Stack, Model, ModelSpecs], Sequence[Problem]]
+) -> Sequence[Problem]:
     try:
-        return _derived(stack, model, model_specs(stack, model))
+        return rules(stack, model, model_specs(stack, model))
     except BadInput as error:
         places = SCENARIO_PLACES
         return [replace(problem, where=places.get(problem.where, problem.where)) for problem in error.problems]
@@ -121,6 +141,16 @@ def _image_source(stack: Stack, model: Model) -> Iterator[Problem]:
             "model.image",
             f"{model.image} is in a public registry, and the environment has no egress",
             f"Copy it to {stack.environment.account}.dkr.ecr.{region}.amazonaws.com and name it from there.",
+        )
+
+
+def _image_facts(model: Model) -> Iterator[Problem]:
+    facts = model.image_facts
+    if facts is not None and facts.layers and sum(facts.layers) != facts.compressed_bytes:
+        yield Problem(
+            "model.image_facts.layers",
+            f"sum to {sum(facts.layers)} bytes, compressed_bytes says {facts.compressed_bytes}",
+            "Let `coldstart image inspect --write` write both.",
         )
 
 
@@ -269,21 +299,26 @@ def _secrets(stack: Stack, model: Model) -> Iterator[Problem]:
         )
 
 
-def _derived(stack: Stack, model: Model, specs: ModelSpecs) -> list[Problem]:
+def _derived(stack: Stack, model: Model, specs: ModelSpecs) -> Sequence[Problem]:
     """What follows from settings that each hold: the model fits the GPU, the pod fits the node, the start its time."""
     found = [
         Problem(FINDING_PLACES.get(finding.code, "model.nodes.instance"), finding.message, finding.fix)
         for finding in _findings(stack, model, specs)
         if finding.level == "error"
     ]
-    found += [
+    late = _slo(stack, model, specs) if model.slo.enforce else ()
+    return [*found, *_contradictions(stack, model, specs), *_host_memory(specs), *late]
+
+
+def _contradictions(stack: Stack, model: Model, specs: ModelSpecs) -> Sequence[Problem]:
+    del stack
+    return [
         *volume_rules.resulting(specs),
         *_group_size(specs),
         *bottlerocket.refusals(specs.node),
         *_slices(model, specs),
+        *_cooldown(model, specs),
     ]
-    late = _slo(stack, model, specs) if model.slo.enforce else ()
-    return [*found, *_host_memory(specs), *_cooldown(model, specs), *late]
 
 
 def _slo(stack: Stack, model: Model, specs: ModelSpecs) -> Sequence[Problem]:
@@ -307,14 +342,21 @@ def _group_size(specs: ModelSpecs) -> Iterator[Problem]:
 
 
 def _slices(model: Model, specs: ModelSpecs) -> Iterator[Problem]:
-    """Whether the weights fit the slice of a GPU that a pod gets."""
-    profile = specs.node.sharing.mig_profile
+    """Whether the weights fit the slice of a GPU that a pod gets, and pods that share a whole one fit into it."""
+    profile, pods = specs.node.sharing.mig_profile, specs.node.sharing.time_slicing
+    asked = model.engine.gpu_memory_utilization
+    if pods and pods * asked > 1:
+        yield Problem(
+            "model.nodes.gpu_sharing.time_slicing",
+            f"{pods} pods share a GPU's memory and each takes {asked:g} of it",
+            f"Set model.engine.gpu_memory_utilization to {math.floor(100 / pods) / 100:g} or less, or share it less.",
+        )
     if profile is None:
         return
     named = re.search(r"\.(\d+)gb$", profile)
     whole = specs.node.instance.gpu_memory_bytes
     slice_bytes = int(named[1]) * 10**9 if named else whole // int(profile)
-    if specs.weights_bytes > slice_bytes * model.engine.gpu_memory_utilization:
+    if specs.weights_bytes > slice_bytes * asked:
         yield Problem(
             "model.nodes.gpu_sharing.mig_profile",
             f"{profile} gives a pod {slice_bytes / 1e9:.0f} GB, the weights alone take {specs.weights_bytes / 1e9:.0f}",

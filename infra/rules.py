@@ -17,6 +17,14 @@ def problems(stack: Stack) -> Sequence[Problem]:
     return found + list(cost_rules.problems(stack))
 
 
+def contradictions(stack: Stack) -> Sequence[Problem]:
+    """Everything that can't be whatever the budget says: a plan answers itself whether a model fits, and how soon."""
+    found = [*name_rules.problems(stack), *environment_rules.problems(stack.environment)]
+    if stack.model is not None:
+        found += model_rules.contradictions(stack, stack.model)
+    return found + list(cost_rules.problems(stack))
+
+
 def warnings(stack: Stack) -> Sequence[Problem]:
     """Everything about a stack that can be, but costs something the person may not know of."""
     found = list(cost_rules.warnings(stack))

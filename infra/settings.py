@@ -9,9 +9,19 @@ from __future__ import annotations
 import re
 from datetime import date
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticKnownError
 
 REVISION = re.compile(r"^[0-9a-f]{40}$")
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
@@ -20,7 +30,21 @@ DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 class Tree(BaseModel):
     """A node of the settings tree: unknown keys are refused, values never change after parsing."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        """YAML reads `yes` as true, and Python takes true for 1: never meant where a number stands."""
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and bool not in _types(field.annotation) and {int, float} & _types(field.annotation):
+            raise PydanticKnownError("int_type")
+        return value
+
+
+def _types(annotation: object) -> frozenset[object]:
+    """The plain types of a field such as `int | None`."""
+    return frozenset(get_args(annotation) or (annotation,))
 
 
 def setting(
@@ -632,8 +656,10 @@ class ModelCost(Tree):
 class ImageFacts(Tree):
     """`model.image_facts`: what is known of an image that no table knows."""
 
-    compressed_bytes: int = setting(what="Sum of the layers as stored in the registry.", unit="bytes", ge=1)
-    layers: tuple[int, ...] = setting((), what="Compressed bytes of each layer.", unit="bytes")
+    compressed_bytes: int = setting(what="Sum of the layers as stored in the registry.", unit="bytes", ge=10**6)
+    layers: tuple[Annotated[int, Field(ge=1)], ...] = setting(
+        (), what="Compressed bytes of each layer.", why="Empty: a typical split is assumed.", unit="bytes"
+    )
     unpacked_bytes: int | None = setting(
         None,
         what="Sum of the layers' tar streams, which `coldstart image inspect --write` has read.",

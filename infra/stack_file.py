@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -18,6 +19,7 @@ from budget.models import ModelFacts, facts_document, facts_from
 from budget.problems import BadInput, Problem, bad_input, did_you_mean
 from infra.paused import CONFIG_KEY
 from infra.settings import KINDS, Environment, Model
+from infra.shapes import EXAMPLES
 
 PROJECT = "coldstart"
 SECRETS = frozenset({"apiKey"})
@@ -58,18 +60,22 @@ class Stack:
 
 
 def names(directory: Path = STACKS) -> Sequence[str]:
-    """Names of all stack files in a folder."""
-    return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in directory.glob("Pulumi.*.yaml"))
+    """Names of all stack files in a folder; a file whose name no stack can have is none."""
+    found = (path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in directory.glob("Pulumi.*.yaml"))
+    return sorted(name for name in found if _STACK_NAME.match(name))
 
 
 def path_of(name: str, directory: Path = STACKS) -> Path:
     """Where a stack's file lies.
 
     Raises:
-        BadInput: there is no such stack; names the close ones.
+        BadInput: it can't be a stack's name, or there is no such stack; names the close ones.
     """
+    if not _STACK_NAME.match(name):
+        fix = "One has 2 to 63 lower-case letters, digits and hyphens, and neither begins nor ends with a hyphen."
+        raise bad_input(name, "is no name of a stack", fix)
     path = directory / f"Pulumi.{name}.yaml"
-    if not _STACK_NAME.match(name) or not path.is_file():
+    if not path.is_file():
         raise bad_input(name, f"there is no stack file {path.name}", did_you_mean(name, names(directory)))
     return path
 
@@ -118,6 +124,8 @@ def config_of(name: str, directory: Path = STACKS) -> dict[str, Any]:
         document: object = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a safe loader
     except UnicodeDecodeError as error:
         raise bad_input(path.name, f"byte {error.start} is no UTF-8", "Save the file as UTF-8.") from error
+    except RecursionError as error:
+        raise bad_input(path.name, "is nested too deeply", "Copy one of the shipped stack files.") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark is not None else ""
@@ -166,7 +174,7 @@ def read(name: str, directory: Path = STACKS) -> Stack:
 
 def _kind(name: str, config: Mapping[str, Any]) -> str:
     known = {f"{PROJECT}:{kind}": kind for kind in KINDS}
-    ours = [key for key in config if key.startswith(f"{PROJECT}:")]
+    ours = [key for key in config if _is_meant_for_us(key)]
     others = {f"{PROJECT}:{secret}" for secret in SECRETS} | {f"{PROJECT}:{CONFIG_KEY}"}
     problems = [
         Problem(key, "unknown key", did_you_mean(key, known.keys() | others))
@@ -180,6 +188,12 @@ def _kind(name: str, config: Mapping[str, Any]) -> str:
     if problems:
         raise BadInput(problems)
     return kinds[0]
+
+
+def _is_meant_for_us(key: str) -> bool:
+    """A key of this project, or of one that is spelt almost like it: others would be ignored by everybody."""
+    namespace = key.partition(":")[0]
+    return namespace == PROJECT or bool(get_close_matches(namespace, [PROJECT], cutoff=0.8))
 
 
 def _paused(kind: str, config: Mapping[str, Any]) -> bool:
@@ -253,6 +267,12 @@ def _shown(value: object) -> str:
 def _expected(detail: ErrorDetails, unit: str) -> str:
     if detail["type"].startswith("int_"):
         return f"Write a whole number{f' of {unit}' if unit else ''}, without a unit behind it."
+    limits = detail.get("ctx", {})
+    if detail["type"] == "string_pattern_mismatch" and limits["pattern"] in EXAMPLES:
+        return f"Write one like {EXAMPLES[limits['pattern']]}."
+    if detail["type"] in ("too_short", "too_long"):
+        few = detail["type"] == "too_short"
+        return f"List {limits['min_length']} or more." if few else f"List {limits['max_length']} or fewer."
     message = detail["msg"].removeprefix("Input ").removeprefix("String ").removeprefix("Value ")
     return f"It {message}{f' ({unit})' if unit else ''}."
 

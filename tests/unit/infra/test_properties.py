@@ -61,6 +61,7 @@ def models(draw: st.DrawFn) -> dict[str, Any]:
             "tensor_parallel": draw(st.sampled_from([None, 1, 2, 4, 8])),
             "context_tokens": draw(st.sampled_from([1024, 8192])),
             "concurrency": draw(st.integers(1, 256)),
+            "gpu_memory_utilization": draw(st.sampled_from([0.22, 0.9, 0.9])),
         },
         "scaling": {"min_replicas": draw(st.integers(1, most)), "max_replicas": most},
     }
@@ -99,6 +100,7 @@ def test_node_and_pod_fit_each_other(model: dict[str, Any], directory: Path) -> 
         assert commands is None
 
     sliced = specs.node.sharing.pods_per_gpu(instance)
+    assert (specs.node.sharing.time_slicing or 1) * stack.model.engine.gpu_memory_utilization <= 1
     assert serving.gpus * specs.pods_per_node <= instance.kubernetes_gpus * sliced
     assert serving.memory_bytes * specs.pods_per_node <= allocatable_memory_bytes(instance)
     assert serving.cpu_millicores * specs.pods_per_node < instance.vcpu * 1000
