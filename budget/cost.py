@@ -62,14 +62,19 @@ class Cost:
 
     Attributes:
         items: the hourly lines; they sum to `usd_per_hour`.
-        usd_per_start: node time from billing to Ready, idle tail, metered bytes.
-        start_usd: the same by part.
-        break_even_gap_s: a pause between uses longer than this makes scaling to zero cheaper than staying warm.
+        node_usd_per_hour: of them, the nodes alone.
+        around_usd_per_hour: of them, what the stack around it costs (control plane, endpoints, NAT), whoever shares it.
+        usd_per_start: node time from billing to Ready, idle tail, metered bytes, requests: what one pause that goes to
+            zero causes.
+        break_even_gap_s: a pause between uses longer than this makes scaling to zero cheaper than staying warm; None
+            without a price, and on a node that stays, where a pause saves nothing.
         usd_per_month: at the terms' hours and starts.
     """
 
     items: Sequence[CostItem]
     usd_per_hour: float | None
+    node_usd_per_hour: float | None
+    around_usd_per_hour: float | None
     usd_per_start: float | None
     node_usd: float | None
     idle_tail_usd: float | None
@@ -105,25 +110,35 @@ def cost_of(scenario: Scenario, budget: Budget, terms: Terms = DEFAULT_TERMS, ex
     return Cost(
         items=items,
         usd_per_hour=hourly,
+        node_usd_per_hour=node.usd_per_hour,
+        around_usd_per_hour=total_usd_per_hour(extra),
         usd_per_start=start,
         node_usd=node_usd,
         idle_tail_usd=tail_usd,
         metered_bytes=metered,
         metered_usd=metered_usd,
         requests_usd=requests,
-        break_even_gap_s=break_even_gap_s(rate, billed_s, terms) if rate else None,
+        break_even_gap_s=(
+            break_even_gap_s(rate, start, terms) if rate and start is not None and not scenario.node.warm else None
+        ),
         usd_per_month=None
         if hourly is None or start is None
         else hourly * terms.hours_per_month + start * terms.starts_per_month,
     )
 
 
-def break_even_gap_s(usd_per_hour: float, billed_s: float, terms: Terms) -> float:
+def break_even_gap_s(usd_per_hour: float, start_usd: float, terms: Terms) -> float:
     """Pause at which one warm node costs what going to zero and starting again costs, seconds.
 
-    Going to zero pays the idle tail, the start, and what the wait costs in other ways; staying warm pays the pause.
+    Going to zero pays for all that a start costs (the idle tail before it, its node time, the bytes it fetches) and
+    what the wait costs in other ways; staying warm pays the pause.
+
+    Args:
+        usd_per_hour: of one node.
+        start_usd: `Cost.usd_per_start`.
+        terms: for the breach.
     """
-    return terms.idle_tail_s + billed_s + 3600 * terms.breach_usd / usd_per_hour
+    return 3600 * (start_usd + terms.breach_usd) / usd_per_hour
 
 
 def _volumes(scenario: Scenario, terms: Terms) -> list[CostItem]:

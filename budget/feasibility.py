@@ -14,6 +14,7 @@ from budget.instances import GIB, Instance, instances
 from budget.memory import (
     NCCL_BYTES,
     NON_TORCH_BYTES,
+    STREAMER_CLIENTS,
     GpuMemory,
     HostMemory,
     Serving,
@@ -76,6 +77,17 @@ def gpu_memory_of(scenario: Scenario) -> GpuMemory:
         kv_bytes=0,
         usable_bytes=int(memory * serving.utilization),
     )
+
+
+def sequences_that_fit(scenario: Scenario) -> int | None:
+    """Sequences of the context's full length that the KV cache holds at once; None without the model's facts."""
+    facts, serving = scenario.model.facts, serving_of(scenario)
+    if facts is None:
+        return None
+    memory = scenario.instance.gpu_memory_bytes
+    one = gpu_memory(facts, dataclasses.replace(serving, concurrency=1), gpu_memory_bytes=memory)
+    room = one.slack_bytes + one.kv_bytes
+    return max(0, room // one.kv_bytes) if one.kv_bytes else None
 
 
 def _gpu_memory(scenario: Scenario) -> Iterator[Finding]:
@@ -173,7 +185,10 @@ def host_memory_of(scenario: Scenario) -> HostMemory:
     if weights.path != "stream":
         return local_host_memory(largest_tensor_bytes=largest, ranks=scenario.ranks)
     streamer = Streamer(
-        version=weights.streamer, distributed=weights.distributed, memory_limit_bytes=_limit(weights.memory_limit_bytes)
+        version=weights.streamer,
+        distributed=weights.distributed,
+        memory_limit_bytes=_limit(weights.memory_limit_bytes),
+        clients=weights.clients or STREAMER_CLIENTS,
     )
     return streaming_host_memory(
         streamer,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from budget.coefficients import Coefficients
-from budget.cost import DEFAULT_TERMS, Terms, cost_of
+from budget.cost import DEFAULT_TERMS, Cost, Terms, cost_of
 from budget.disk import SOCI_FLOOR_MIB_S, Disk, disk_rate
 from budget.feasibility import FP8_WEIGHT_ONLY, quantization_of
 from budget.image import TYPICAL_LAYERS, even_layers, layers_of, unpacked_bytes
@@ -23,6 +23,8 @@ FEW_CAPTURE_SIZES = 11
 """Graph sizes that cover 64 concurrent requests: 1, 2, 4, then every 8."""
 EVEN_ENOUGH = 1.5
 """A largest layer within this multiple of the mean leaves nothing to re-balance."""
+HYDRATION_MIB_S = 300.0
+"""The fastest rate at which EBS fetches a volume's snapshot (EBS documentation: 100 to 300 MiB/s)."""
 SMALLEST_SAVING_S = 0.05
 
 
@@ -34,13 +36,15 @@ class Lever:
         name: stable, for machines.
         what: what to change, for people.
         pull: the scenario with it pulled; None when it already is, or does not apply.
-        usd_per_hour: money that the re-planned scenario does not show (an idle node).
+        keeps_node: a node runs on between starts, which the re-planned scenario does not show.
+        billed: how it is paid where no table has its price.
     """
 
     name: str
     what: str
     pull: Callable[[Scenario, Coefficients], Scenario | None]
-    usd_per_hour: Callable[[Scenario], float | None] = lambda _: 0.0
+    keeps_node: bool = False
+    billed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +55,7 @@ class Effect:
         saves_s: expected seconds; negative when it makes the start slower.
         usd_per_hour: change of the hourly bill; None without a price.
         phase: the phase that changes most.
+        billed: how it is paid where no table has its price, or an empty string.
     """
 
     lever: str
@@ -58,6 +63,7 @@ class Effect:
     saves_s: float
     usd_per_hour: float | None
     phase: str
+    billed: str = ""
 
 
 # --- pull -------------------------------------------------------------------------------------------------------------
@@ -134,9 +140,12 @@ def _private_registry(scenario: Scenario, coefficients: Coefficients) -> Scenari
     return replace(scenario, image=replace(scenario.image, registry="ecr"), host=host)
 
 
-def _baked_node(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
+def _image_snapshot(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
+    """A data volume that starts from a snapshot with the image on it. NVMe starts empty: nothing can bring it there."""
     del coefficients
-    return None if scenario.image.cached else replace(scenario, image=replace(scenario.image, cached=True))
+    if scenario.image.cached or scenario.disk.kind == "nvme":
+        return None
+    return replace(scenario, image=replace(scenario.image, cached=True, hydration_mib_s=HYDRATION_MIB_S))
 
 
 # --- disk and network -------------------------------------------------------------------------------------------------
@@ -248,10 +257,6 @@ def _warm_node(scenario: Scenario, coefficients: Coefficients) -> Scenario | Non
     return None if scenario.node.warm else replace(scenario, node=replace(scenario.node, warm=True))
 
 
-def _node_price(scenario: Scenario) -> float | None:
-    return scenario.instance.usd_per_hour
-
-
 LEVERS = (
     Lever(name="soci", what="SOCI parallel pull, tuned, instead of default containerd", pull=_soci),
     Lever(name="soci-tuning", what="SOCI's whole tuning: 20 downloads, one unpack per two vCPUs, chunks,"
@@ -270,8 +275,9 @@ LEVERS = (
     Lever(name="startup-plan", what="a stored start-up plan instead of memory profiling", pull=_startup_plan),
     Lever(name="eager", what="eager mode, for development only", pull=_eager),
     Lever(name="fp8", what="an FP8 checkpoint", pull=_fp8),
-    Lever(name="image-on-node", what="the image pre-pulled or baked into the node's volume snapshot", pull=_baked_node),
-    Lever(name="warm-node", what="a warm node", pull=_warm_node, usd_per_hour=_node_price),
+    Lever(name="image-on-node", what=f"the image in the data volume's snapshot, fetched at {HYDRATION_MIB_S:g} MiB/s",
+    pull=_image_snapshot, billed="by volume"),
+    Lever(name="warm-node", what="a warm node", pull=_warm_node, keeps_node=True),
 )  # fmt: skip
 """Every lever but the last one, the warm replica, which needs no plan."""
 
@@ -281,39 +287,50 @@ def effects(
 ) -> list[Effect]:
     """What each lever not yet pulled would do, most seconds first."""
     before = cost_of(scenario, budget, terms)
-    found = [_warm_replica(scenario, budget)]
+    node = None if before.node_usd_per_hour is None else before.node_usd_per_hour / terms.nodes
+    found = [_warm_replica(budget, node)]
     for lever in LEVERS:
         changed = lever.pull(scenario, coefficients)
         if changed is None:
             continue
         after = budget_of(changed, coefficients)
-        money = (cost_of(changed, after, terms).usd_per_hour, before.usd_per_hour, lever.usd_per_hour(scenario))
+        idle = node if lever.keeps_node else 0.0
+        priced = cost_of(changed, after, _with_price_of(terms, scenario, changed)).usd_per_hour
+        dollars = _difference(priced, before, idle)
         found.append(
             Effect(
                 lever=lever.name,
                 what=lever.what,
                 saves_s=budget.total.expected_s - after.total.expected_s,
-                usd_per_hour=_difference(*money),
+                usd_per_hour=None if lever.billed else dollars,
                 phase=_changed_most(budget, after),
+                billed=lever.billed,
             )
         )
     return sorted(found, key=lambda effect: -effect.saves_s)
 
 
-def _difference(after: float | None, before: float | None, idle: float | None) -> float | None:
-    return None if after is None or before is None or idle is None else after - before + idle
+def _with_price_of(terms: Terms, before: Scenario, after: Scenario) -> Terms:
+    """A price that was given is of the instance it was given for; another instance has its list price."""
+    return terms if after.instance.name == before.instance.name else replace(terms, usd_per_hour=None)
+
+
+def _difference(after: float | None, before: Cost, idle: float | None) -> float | None:
+    if after is None or before.usd_per_hour is None or idle is None:
+        return None
+    return after - before.usd_per_hour + idle
 
 
 def _changed_most(before: Budget, after: Budget) -> str:
     return max(before.phases, key=lambda name: abs(before.phases[name].expected_s - after.phases[name].expected_s))
 
 
-def _warm_replica(scenario: Scenario, budget: Budget) -> Effect:
+def _warm_replica(budget: Budget, node_usd_per_hour: float | None) -> Effect:
     return Effect(
         lever="warm-replica",
         what="one replica kept warm: no cold start at all",
         saves_s=budget.total.expected_s,
-        usd_per_hour=scenario.instance.usd_per_hour,
+        usd_per_hour=node_usd_per_hour,
         phase=budget.longest,
     )
 

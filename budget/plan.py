@@ -24,6 +24,9 @@ class Plan:
     Attributes:
         name: how to call it beside another plan.
         slo_s: what a cold start may take; None when nobody said.
+        terms: how it is bought and used.
+        first_high_s: the most that the first start of a new image or model takes, which finds no compile cache; None
+            when every start is alike.
     """
 
     name: str
@@ -33,6 +36,8 @@ class Plan:
     cost: Cost
     levers: Sequence[Effect]
     slo_s: float | None = None
+    terms: Terms = DEFAULT_TERMS
+    first_high_s: float | None = None
 
     @property
     def fits(self) -> bool:
@@ -78,7 +83,17 @@ def plan_of(
         cost=cost_of(checked, budget, terms, extra_costs),
         levers=effects(checked, budget, used, terms),
         slo_s=slo_s,
+        terms=terms,
+        first_high_s=_first_high_s(checked, budget, used),
     )
+
+
+def _first_high_s(scenario: Scenario, budget: Budget, factors: Coefficients) -> float | None:
+    """Phase by phase the higher of both: what probes and timeouts count with."""
+    if scenario.engine.eager or scenario.engine.compile_cache != "hit":
+        return None
+    first = budget_of(replace(scenario, engine=replace(scenario.engine, compile_cache="miss")), factors)
+    return sum(max(phase.high_s, first.phases[name].high_s) for name, phase in budget.phases.items())
 
 
 def _slo(budget: Budget, slo_s: float | None) -> list[Finding]:

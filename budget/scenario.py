@@ -111,6 +111,8 @@ class WeightsCase:
         path: `stream` storage → GPU; `download` to disk, then load; `local` they are on the node's disk or in its page
             cache; `baked` they are in the image; `shared-fs` read from a shared file system.
         concurrency: connections (requests in flight) to the source.
+        clients: S3 clients of one streamer process, which open those connections: what RUNAI_STREAMER_OBJ_CONCURRENCY,
+            or RUNAI_STREAMER_CONCURRENCY before streamer 0.17, says; None takes the streamer's default.
         files: safetensors files, which the hub client fetches in parallel; None guesses one per 5 GB.
         distributed: ranks share one read instead of each reading everything.
         shared_mb_s: cold throughput of a shared file system.
@@ -124,6 +126,7 @@ class WeightsCase:
     distributed: bool = False
     shared_mb_s: float | None = None
     streamer: tuple[int, int] = (0, 17)
+    clients: int | None = None
     memory_limit_bytes: int | None = None
 
 

@@ -16,7 +16,7 @@ from budget.memory import streamer_limit_bytes
 from budget.models import ModelFacts
 from budget.phases import Budget, budget_of
 from budget.scenario import EngineCase, ImageCase, ModelCase, PullCase, Scenario, WeightsCase
-from budget.weights import streamer_connections
+from budget.streamer import rank_connections, streamer_clients
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +124,7 @@ def _smallest_fitting(facts: ModelFacts, wish: Wish, kind: Instance, factors: Co
 
 def deployed(facts: ModelFacts, wish: Wish, kind: Instance, ranks: int) -> Scenario:
     """The scenario of this model on this instance as this project deploys it."""
+    clients, distributed = streamer_clients(kind.plan_network_gbps, ranks), ranks > 1
     scenario = Scenario(
         instance=kind,
         image=wish.image,
@@ -138,8 +139,9 @@ def deployed(facts: ModelFacts, wish: Wish, kind: Instance, ranks: int) -> Scena
         pull=PullCase(unpacks=min(12, max(2, kind.vcpu // 2))),
         disk=faster_disk(kind),
         weights=WeightsCase(
-            concurrency=streamer_connections(kind),
-            distributed=ranks > 1,
+            concurrency=rank_connections(kind, clients=clients, ranks=ranks, distributed=distributed),
+            clients=clients,
+            distributed=distributed,
             files=facts.files,
             memory_limit_bytes=streamer_limit_bytes(facts, kind, ranks),
         ),

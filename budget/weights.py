@@ -11,25 +11,13 @@ from budget.disk import disk_rate
 from budget.estimate import Estimate, spread
 from budget.host import cpu_factor
 from budget.image import network_gbps
-from budget.instances import GBPS_TO_BYTES_S, Instance
+from budget.instances import GBPS_TO_BYTES_S
 from budget.scenario import Scenario
 
 BYTES_PER_FILE = 5e9
 """Hub checkpoints are cut into files of about this size; it decides how many downloads can run at once."""
 HUB_PARALLEL_FILES = 8
 """Default max_workers of huggingface_hub's snapshot_download."""
-
-
-S3_REQUEST_MB_S = 85
-"""One S3 request carries 85-90 MB/s (S3 performance guidance)."""
-STREAMER_CONNECTIONS = 120
-"""Eight clients of 10 Gbps, the streamer's defaults, at that rate."""
-
-
-def streamer_connections(instance: Instance) -> int:
-    """Requests the streamer keeps in flight on this instance: as many as fill its network, within its defaults."""
-    fill = instance.plan_network_gbps * GBPS_TO_BYTES_S / (S3_REQUEST_MB_S * 1e6)
-    return max(8, min(STREAMER_CONNECTIONS, math.ceil(fill)))
 
 
 @dataclass(frozen=True, slots=True)

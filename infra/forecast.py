@@ -12,7 +12,7 @@ from pathlib import Path
 from budget.coefficients import Coefficients, coefficients
 from budget.disk import Disk
 from budget.image import known_images, layers_of
-from budget.instances import Instance, gpu_instance
+from budget.instances import GIB, Instance, gpu_instance
 from budget.models import ModelFacts
 from budget.models import model as known_model
 from budget.phases import Budget, budget_of
@@ -29,7 +29,7 @@ from budget.scenario import (
     WeightsCase,
 )
 from budget.scenario import WeightsPath as BudgetPath
-from budget.weights import streamer_connections
+from budget.streamer import rank_connections, rank_memory_limit_bytes, streamer_clients, streamer_release
 from infra.settings import DIGEST, Model, Profile, WeightsPath
 from infra.stack_file import STACKS, Stack, facts_path
 from nodeconfig.bottlerocket import NodeSpec
@@ -166,9 +166,7 @@ def scenario(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False)
     facts = facts_of_model(stack, model)
     ranks = tensor_parallel(model, instance)
     disk, disk_gib = _disk(node.storage)
-    presharded = model.weights.path is WeightsPath.PRESHARDED
     version = vllm_version(model)
-    distributed = (ranks > 1 if model.weights.distributed is None else model.weights.distributed) or presharded
     return Scenario(
         instance=instance,
         node=NodeCase(warm=False),
@@ -187,14 +185,7 @@ def scenario(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False)
             facts=facts,
             context_tokens=model.engine.context_tokens,
         ),
-        weights=WeightsCase(
-            path=PATHS[model.weights.path],
-            source="s3",
-            concurrency=streamer_connections(instance),
-            distributed=distributed,
-            shared_mb_s=model.weights.shared_fs.throughput_mb_s if model.weights.shared_fs else None,
-            files=facts.files,
-        ),
+        weights=_weights(model, node, facts, ranks),
         engine=EngineCase(
             compile_cache="hit" if keeps_compile_cache(model) and not first else "miss",
             eager=model.profile is Profile.DEV,
@@ -204,6 +195,34 @@ def scenario(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False)
         ),
         warmup=WarmupCase(requests=WARMUP_REQUESTS),
     ).checked
+
+
+def _weights(model: Model, node: NodeSpec, facts: ModelFacts, ranks: int) -> WeightsCase:
+    """The weights as the pod reads them: release, clients and memory limit of its streamer are what it is given."""
+    settings, instance = model.weights, node.instance
+    asked = ranks > 1 if settings.distributed is None else settings.distributed
+    distributed = asked or settings.path is WeightsPath.PRESHARDED
+    clients = streamer_clients(instance.plan_network_gbps, ranks)
+    pods = max(1, instance.kubernetes_gpus * node.sharing.pods_per_gpu(instance) // ranks)
+    return WeightsCase(
+        path=PATHS[settings.path],
+        source="s3",
+        concurrency=rank_connections(instance, clients=clients, ranks=ranks, distributed=distributed),
+        distributed=distributed,
+        shared_mb_s=settings.shared_fs.throughput_mb_s if settings.shared_fs else None,
+        files=facts.files,
+        streamer=streamer_release(vllm_version(model)),
+        clients=clients,
+        memory_limit_bytes=rank_memory_limit_bytes(
+            facts, instance, ranks=ranks, pods=pods, asked_bytes=streamer_bytes(model)
+        ),
+    )
+
+
+def streamer_bytes(model: Model) -> int | None:
+    """The streamer's buffer of a pod, as it is set."""
+    asked = model.weights.streamer_memory_gib
+    return int(asked * GIB) if asked else None
 
 
 def _pull(node: NodeSpec) -> PullCase:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from budget.disk import GP3_DEFAULT_IOPS, GP3_DEFAULT_MIB_S, SOCI_FLOOR_MIB_S, data_volume_gib
 from budget.instances import GIB, MIB_S_TO_MB_S, Instance, gpu_instance
-from budget.memory import Streamer, local_host_memory, streamer_limit_bytes, streaming_host_memory
+from budget.memory import Streamer, local_host_memory, streaming_host_memory
 from budget.models import ModelFacts
 from budget.staged import StagedModel
+from budget.streamer import rank_memory_limit_bytes, streamer_release
 from infra.accounts import bucket_name, environment_tags, zone_names
 from infra.forecast import (
     ImageFacts,
@@ -18,6 +19,7 @@ from infra.forecast import (
     image_facts,
     keeps_compile_cache,
     phases,
+    streamer_bytes,
     tensor_parallel,
     vllm_version,
 )
@@ -262,7 +264,13 @@ def _engine(stack: Stack, model: Model, instance: Instance, facts: ModelFacts, r
         eager=model.profile is Profile.DEV,
         distributed=distributed,
         network_gbps=instance.plan_network_gbps,
-        streamer_memory_bytes=_streamer_limit(model, instance, facts, ranks),
+        streamer_memory_bytes=rank_memory_limit_bytes(
+            facts,
+            instance,
+            ranks=ranks,
+            pods=pods_per_node(model, instance),
+            asked_bytes=streamer_bytes(model),
+        ),
         trust_remote_code=weights.trust_remote_code,
         startup_plan=engine.startup_plan,
         shutdown_timeout_s=SHUTDOWN_TIMEOUT_S,
@@ -270,21 +278,12 @@ def _engine(stack: Stack, model: Model, instance: Instance, facts: ModelFacts, r
     )
 
 
-def _streamer_limit(model: Model, instance: Instance, facts: ModelFacts, ranks: int) -> int:
-    """RUNAI_STREAMER_MEMORY_LIMIT: a rank's share of the buffer, since releases before 0.17 count it per rank.
-
-    Never below the largest tensor, which the streamer would refuse.
-    """
-    asked = model.weights.streamer_memory_gib
-    pods = pods_per_node(model, instance)
-    total = asked * GIB if asked else streamer_limit_bytes(facts, instance, ranks, pods=pods)
-    return max(total // ranks, facts.largest_tensor_bytes)
-
-
 def _host_memory(engine: EngineSpec, weights: WeightsSpec, facts: ModelFacts, ranks: int) -> int:
     """Host memory of the hungriest path that may be tried."""
     streamer = Streamer(
-        version=(0, 15), distributed=engine.distributed, memory_limit_bytes=engine.streamer_memory_bytes
+        version=streamer_release(engine.version),
+        distributed=engine.distributed,
+        memory_limit_bytes=engine.streamer_memory_bytes,
     )
     streamed = streaming_host_memory(
         streamer,

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from budget.cost import IDLE_TAIL_S, Terms
 from budget.plan import Plan, plan_of, today
-from budget.problems import bad_input
+from budget.problems import BadInput, Problem, bad_input
 from budget.scenario import ImageCase
 from budget.search import Order, Wish, candidates, cheapest_within
 from infra.forecast import CURRENT_CUDA, TYPICAL_ENGINE_IMAGE_BYTES
 from scripts import scenario as scenario_file
 from scripts.model_facts import facts_at
+from scripts.plan_page import page
 from scripts.plan_stack import stack_plan
 from scripts.plan_view import candidates_document, document, show, show_candidates
 from scripts.recalibration import recalibrate
-from scripts.waterfall import page, svg
+from scripts.waterfall import svg
 
 TODAY = "today"
+HOUR_S = 3_600
+WEEK_S = 7 * 24 * HOUR_S
+
+
+class Amount(click.FloatRange):
+    """A number within bounds that make sense; `nan` compares with nothing, so no range keeps it out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's own signature
+        """The number, or click's refusal in words."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no amount: give a number in the range {self._describe_range()}.", param, ctx)
+        return number
 
 
 @click.command(
@@ -38,13 +54,11 @@ TODAY = "today"
 @click.option(
     "--concurrency", type=click.IntRange(1, 65_536), default=1, help="Sequences of that length at once (with --model)."
 )
-@click.option("--slo-s", type=click.FloatRange(min=0, min_open=True), help="Seconds a cold start may take.")
+@click.option("--slo-s", type=Amount(0, 24 * HOUR_S, min_open=True), help="Seconds a cold start may take.")
 @click.option(
     "--sort", "order", type=click.Choice(["cost", "cold-start"]), default="cost", help="Order of --model's answer."
 )
-@click.option(
-    "--image-bytes", type=click.FloatRange(min=1), help="Compressed bytes of the engine image (with --model)."
-)
+@click.option("--image-bytes", type=Amount(1, 1e12), help="Compressed bytes of the engine image (with --model).")
 @click.option(
     "--compare", metavar="FILE|STACK|today", help="A second plan beside it; `today` is the same start untuned."
 )
@@ -56,15 +70,13 @@ TODAY = "today"
 )
 @click.option(
     "--usd-per-hour",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Amount(0, 10_000, min_open=True),
     help="Price of one node when it is not the list price.",
 )
-@click.option("--idle-tail-s", type=click.FloatRange(min=0), default=IDLE_TAIL_S, help="How long an empty node stays.")
-@click.option(
-    "--breach-usd", type=click.FloatRange(min=0), default=0.0, help="What one start beyond the SLO costs otherwise."
-)
-@click.option("--hours-per-month", type=click.FloatRange(0, 744), default=730.0, help="Hours in which it serves.")
-@click.option("--starts-per-month", type=click.FloatRange(min=0), default=0.0, help="Cold starts in them.")
+@click.option("--idle-tail-s", type=Amount(0, WEEK_S), default=IDLE_TAIL_S, help="How long an empty node stays.")
+@click.option("--breach-usd", type=Amount(0, 1e6), default=0.0, help="What one start beyond the SLO costs otherwise.")
+@click.option("--hours-per-month", type=Amount(0, 744), default=730.0, help="Hours in which it serves.")
+@click.option("--starts-per-month", type=Amount(0, 1e6), default=0.0, help="Cold starts in them.")
 @click.option(
     "--calibrate",
     metavar="LEDGER",
@@ -73,7 +85,11 @@ TODAY = "today"
     help="Refit machine factors from ledgers.",
 )
 @click.option("--levers", "all_levers", is_flag=True, help="Every lever not pulled yet, not only those that save most.")
-@click.option("--check", is_flag=True, help="Exit with 1 when it does not fit or misses the objective.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit with 1 when it (with --model: every instance) does not fit or misses the objective.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--svg", "svg_path", type=click.Path(path_type=Path), help="Write a waterfall picture.")
 @click.option(
@@ -81,6 +97,7 @@ TODAY = "today"
 )
 def command(names: tuple[str, ...], **asked: Any) -> None:  # noqa: ANN401 - the options, typed by click above
     """Runs the verb."""
+    _refuse_ignored(names, asked)
     terms = Terms(**{field.name: asked.pop(field.name) for field in fields(Terms) if field.name in asked})
     options = Options(**asked)
     if options.calibrate:
@@ -91,9 +108,9 @@ def command(names: tuple[str, ...], **asked: Any) -> None:  # noqa: ANN401 - the
     if options.model is not None:
         _search(options, terms)
         return
-    subject = names[0] if names else str(options.scenario)
-    first = _plan(subject, is_file=not names, terms=terms, slo_s=options.slo_s)
-    plans = [first] if options.compare is None else [_compared(options.compare, first, terms), first]
+    stack = names[0] if names else None
+    first = _plan(stack or str(options.scenario), is_file=not names, terms=terms, slo_s=options.slo_s)
+    plans = [first] if options.compare is None else [_compared(options.compare, first, terms, stack=stack), first]
     _write_pictures(plans, options)
     if options.as_json:
         answer = document(first)
@@ -127,6 +144,56 @@ class Options:
     html_path: Path | None
 
 
+IGNORED: Mapping[str, Mapping[str, str]] = {
+    "STACK": {
+        "context": "the stack file says it: model.engine.context_tokens",
+        "concurrency": "the stack file says it: model.engine.concurrency",
+        "order": "it orders the answer of --model",
+        "image_bytes": "the stack file says it: model.image_facts.compressed_bytes",
+        "purchase": "the stack file says it: model.nodes.capacity",
+    },
+    "--scenario": {
+        "context": "the scenario file says it: model.context_tokens",
+        "concurrency": "the scenario file says it: model.concurrency",
+        "order": "it orders the answer of --model",
+        "image_bytes": "the scenario file says it: image.bytes",
+    },
+    "--model": dict.fromkeys(
+        ("compare", "all_levers", "svg_path", "html_path"), "it is of one start, --model searches many instances"
+    ),
+}
+"""What is planned → options that would not change its answer, and why."""
+FOR_CALIBRATION = {"names", "calibrate", "as_json"}
+
+
+def _refuse_ignored(names: Sequence[str], asked: Mapping[str, Any]) -> None:
+    """An option that the answer would not heed is refused: heeded is what a person believes it to be.
+
+    Raises:
+        BadInput: every such option that was given.
+    """
+    context = click.get_current_context()
+    given = {
+        parameter.name: parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    }
+    ignored: Mapping[str, str] = {}
+    where = "--model" if asked["model"] else "--scenario" if asked["scenario"] else "STACK"
+    if asked["calibrate"]:
+        where, why = "--calibrate", "it refits machine factors, it plans nothing"
+        ignored = dict.fromkeys(given.keys() - FOR_CALIBRATION, why)
+    elif names or where != "STACK":
+        ignored = IGNORED[where]
+    problems = [
+        Problem(option, f"has no effect with {where}: {ignored[name]}", "Leave it out.")
+        for name, option in given.items()
+        if name in ignored
+    ]
+    if problems:
+        raise BadInput(problems)
+
+
 def _one_subject(names: Sequence[str], options: Options) -> None:
     given = len(names) + (options.model is not None) + (options.scenario is not None)
     if given != 1:
@@ -141,8 +208,10 @@ def _plan(reference: str, *, is_file: bool, terms: Terms, slo_s: float | None) -
     return stack_plan(reference, terms=terms, slo_s=slo_s)
 
 
-def _compared(reference: str, first: Plan, terms: Terms) -> Plan:
+def _compared(reference: str, first: Plan, terms: Terms, *, stack: str | None) -> Plan:
     """What stands beside the plan: the same start untuned, a scenario file, or a stack."""
+    if reference == TODAY and stack is not None:
+        return stack_plan(stack, terms=terms, slo_s=first.slo_s, untuned=True)
     if reference == TODAY:
         return plan_of(today(first.scenario), name=f"{first.name} today", terms=terms, slo_s=first.slo_s)
     is_file = Path(reference).suffix in {".yaml", ".yml", ".json"}
@@ -164,8 +233,11 @@ def _search(options: Options, terms: Terms) -> None:
     cheapest = cheapest_within(found, wish.slo_s)
     if options.as_json:
         click.echo(json.dumps(candidates_document(facts, found, cheapest, wish.slo_s), indent=2))
-        return
-    show_candidates(facts, found, cheapest, Console(highlight=False))
+    else:
+        show_candidates(facts, found, cheapest, Console(highlight=False))
+    within = [each for each in found if each.fits and each.budget.total.expected_s <= (wish.slo_s or math.inf)]
+    if options.check and not within:
+        raise click.exceptions.Exit(1)
 
 
 def _write_pictures(plans: Sequence[Plan], options: Options) -> None:

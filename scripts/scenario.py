@@ -127,6 +127,7 @@ class _Weights(_Tree):
     distributed: bool = False
     shared_mb_s: Rate | None = None
     streamer: Version = "0.17"
+    clients: Annotated[Whole, Field(ge=1, le=1_024)] | None = None
     memory_limit_bytes: Annotated[Whole, Field(ge=-1, le=10**13)] | None = None
 
 

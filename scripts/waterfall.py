@@ -14,6 +14,7 @@ LEFT, RIGHT = 196, 28
 ROW, BAR, PANEL_HEAD, AXIS = 46, 18, 58, 34
 STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
 MOST_TICKS = 8
+HOUR_S = 3_600
 OBJECTIVE_ROOM = 160
 COLOURS = {
     "node": "#6b7a90",
@@ -33,7 +34,7 @@ def svg(plans: Sequence[Plan]) -> str:
     size = f"viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}'"
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' {size} role='img' {FONT}>",
-        f"<title>{escape(_title(plans))}</title>",
+        f"<title>{escape(title(plans))}</title>",
         f"<rect width='{WIDTH}' height='{height}' fill='#ffffff'/>",
     ]
     top = 0.0
@@ -46,7 +47,8 @@ def svg(plans: Sequence[Plan]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _title(plans: Sequence[Plan]) -> str:
+def title(plans: Sequence[Plan]) -> str:
+    """What the picture is of, in one line."""
     return " against ".join(f"{plan.name}: {seconds(plan.budget.total.expected_s)}" for plan in plans)
 
 
@@ -142,12 +144,14 @@ def _axis(top: float, ceiling: float) -> Iterator[str]:
 
 
 def tick_words(at_s: float) -> str:
-    """A tick's label: `0`, `30 s`, `5 min`."""
+    """A tick's label: `0`, `30 s`, `5 min`, `2 h`."""
     if not at_s:
         return "0"
     minutes, rest = divmod(round(at_s), 60)
     if not minutes or at_s < 1:
         return f"{at_s:g} s"
+    if at_s >= HOUR_S:
+        return f"{minutes // 60} h" if not minutes % 60 else f"{minutes // 60}:{minutes % 60:02d} h"
     return f"{minutes} min" if not rest else f"{minutes}:{rest:02d} min"
 
 
@@ -190,16 +194,22 @@ def _nice(highest: float) -> float:
 
 
 def seconds(value: float) -> str:
-    """Seconds as a person reads them: `4.2 s`, `58 s`, `5 min 12 s`."""
+    """Seconds as a person reads them: `4.2 s`, `58 s`, `5 min 12 s`, `2 h 27 min`."""
     if value < 9.95:  # noqa: PLR2004 - below ten a tenth matters
         return f"{value:.1f} s"
     whole = round(value)
     if whole < 120:  # noqa: PLR2004 - up to two minutes seconds are easier
         return f"{whole} s"
-    return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < HOUR_S:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    hours, minutes = divmod(round(value / 60), 60)
+    return f"{hours:,} h {minutes:02d} min"
 
 
-# --- page -------------------------------------------------------------------------------------------------------------
+def dollars(value: float | None) -> str:
+    """US dollars; what has no price is said to have none."""
+    return "no list price" if value is None else f"${value:,.3f}"
+
 
 STYLE = """
 body { font: 15px/1.5 system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif; color: #1c2530;
@@ -210,73 +220,3 @@ td, th { padding: 5px 8px; border-bottom: 1px solid #e1e6ec; text-align: left; v
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 .error { color: #b00020; font-weight: 600 } .warning { color: #9a5b00 } .info { color: #55606e }
 """
-
-
-def page(plans: Sequence[Plan]) -> str:
-    """The picture with findings, levers and cost, as one HTML file that needs nothing else."""
-    body = "\n".join(_section(plan) for plan in plans)
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{escape(_title(plans))}</title><style>{STYLE}</style></head><body>\n"
-        f"<h1>Cold start: {escape(_title(plans))}</h1>\n{svg(plans)}\n{body}\n</body></html>\n"
-    )
-
-
-def _section(plan: Plan) -> str:
-    cost = plan.cost
-    verdict = "It fits." if plan.fits else "It does not fit."
-    lines = [
-        f"<h2>{escape(plan.name)}</h2>",
-        f"<p>{verdict} {dollars(cost.usd_per_hour)} per hour; {dollars(cost.usd_per_start)} per cold start.</p>",
-    ]
-    if plan.findings:
-        lines.append(_table(("", "Finding", "What to do"), _finding_rows(plan)))
-    if plan.levers:
-        lines.append("<h2>Levers not pulled yet</h2>")
-        lines.append(_table(("Lever", "What it is", "Saves", "Per hour"), _lever_rows(plan), numbers=(2, 3)))
-    lines.append("<h2>What an hour costs</h2>")
-    rows = [(escape(item.item), escape(item.note), dollars(item.usd_per_hour)) for item in cost.items]
-    lines.append(_table(("Item", "", "Per hour"), rows, numbers=(2,)))
-    return "\n".join(lines)
-
-
-def _finding_rows(plan: Plan) -> list[tuple[str, ...]]:
-    return [
-        (f"<span class='{each.level}'>{each.level}</span>", escape(each.message), escape(each.fix))
-        for each in plan.findings
-    ]
-
-
-def _lever_rows(plan: Plan) -> list[tuple[str, ...]]:
-    return [
-        (escape(each.lever), escape(each.what), signed_seconds(each.saves_s), signed_dollars(each.usd_per_hour))
-        for each in plan.levers
-    ]
-
-
-def signed_seconds(saves_s: float) -> str:
-    """Seconds saved; a lever that costs time says so."""
-    return f"{seconds(-saves_s)} more" if saves_s < -0.05 else seconds(max(0.0, saves_s))  # noqa: PLR2004 - a tenth is shown
-
-
-def signed_dollars(value: float | None) -> str:
-    """A change of the hourly bill."""
-    if value is None:
-        return "unknown"
-    return "no change" if abs(value) < 0.0005 else f"{'+' if value > 0 else '-'}${abs(value):.3f}"  # noqa: PLR2004 - a tenth of a cent is shown
-
-
-def dollars(value: float | None) -> str:
-    """US dollars; what has no price is said to have none."""
-    return "no list price" if value is None else f"${value:,.3f}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(
-            f"<{tag}{' class=n' if index in numbers else ''}>{cell}</{tag}>" for index, cell in enumerate(row)
-        )
-
-    lines = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    heading = cells("th", [escape(cell) for cell in head])
-    return f"<table><thead><tr>{heading}</tr></thead><tbody>\n{lines}\n</tbody></table>"

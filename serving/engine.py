@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 
 from budget.problems import Problem
+from budget.streamer import LATEST, streamer_clients, streamer_release
 
 ENGINE_PORT = 8000
 CACHE_ROOT = "/cache"
@@ -25,10 +26,6 @@ STREAMER_RETRY_S = 120
 """Longest that one chunk is retried while S3 answers SlowDown: a bad minute passes, with as much again to spare.
 
 The streamer's own default gives up after six tries."""
-CLIENT_GBPS = 10
-"""What one S3 client of the streamer aims at (AWS CRT default)."""
-CLIENTS_MIN, CLIENTS_MAX = 4, 16
-"""More than 16 clients have met descriptor limits (model-streamer#16, #39)."""
 
 RESERVED_FLAGS: dict[str, str] = {
     "--model": "model.source",
@@ -136,7 +133,8 @@ def weights_arguments(spec: EngineSpec) -> Sequence[str]:
 
 def environment(spec: EngineSpec) -> dict[str, str]:
     """The engine's environment. boto3 reads AWS_DEFAULT_REGION, the streamer's own client AWS_REGION: both are set."""
-    concurrency = "RUNAI_STREAMER_OBJ_CONCURRENCY" if _streamer(spec) >= (0, 17) else "RUNAI_STREAMER_CONCURRENCY"
+    renamed = streamer_release(spec.version) >= LATEST
+    concurrency = "RUNAI_STREAMER_OBJ_CONCURRENCY" if renamed else "RUNAI_STREAMER_CONCURRENCY"
     return {
         "AWS_REGION": spec.region,
         "AWS_DEFAULT_REGION": spec.region,
@@ -159,9 +157,8 @@ def environment(spec: EngineSpec) -> dict[str, str]:
 
 
 def clients(spec: EngineSpec) -> int:
-    """S3 clients of one streamer process: enough to fill its share of the node's network."""
-    readers = spec.tensor_parallel
-    return min(CLIENTS_MAX, max(CLIENTS_MIN, math.ceil(spec.network_gbps / readers / CLIENT_GBPS)))
+    """S3 clients of one streamer process."""
+    return streamer_clients(spec.network_gbps, spec.tensor_parallel)
 
 
 def refusals(version: tuple[int, int, int], args: Sequence[str], *, where: str = "model.engine") -> list[Problem]:
@@ -209,11 +206,3 @@ def _owner(arg: str) -> str | None:
         return RESERVED_FLAGS.get(flag)
     plain = "--" + flag[2:].replace("_", "-").partition(".")[0].removeprefix("no-")
     return next((owner for reserved, owner in RESERVED_FLAGS.items() if reserved.startswith(plain)), None)
-
-
-def _streamer(spec: EngineSpec) -> tuple[int, int]:
-    """Streamer inside the published image of a vLLM release: images hold what was newest on their build day.
-
-    0.17.1 is of 2026-10-29; vLLM 0.33.0 (2026-11-02) is the first release built after it.
-    """
-    return (0, 17) if spec.version >= (0, 33, 0) else (0, 15)

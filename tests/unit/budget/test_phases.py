@@ -26,7 +26,8 @@ from budget.scenario import (
     WarmupCase,
     WeightsCase,
 )
-from budget.weights import object_store_bytes_s, streamer_connections
+from budget.streamer import streamer_connections
+from budget.weights import object_store_bytes_s
 
 KINDS = [kind for kind in instances().values() if kind.gpus]
 C = coefficients()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from budget.coefficients import coefficients
 from budget.cost import UNBILLED_S, Terms, break_even_gap_s, cost_of
 from budget.disk import Disk
+from budget.feasibility import gpu_memory_of, sequences_that_fit
 from budget.instances import instance, instances
 from budget.levers import effects
 from budget.models import known_models, model
@@ -38,6 +40,9 @@ C = coefficients()
 
 def scenario(kind: str = "g6e.4xlarge", **changes: object) -> Scenario:
     return replace(deployed(LLAMA, Wish(image=IMAGE), instance(kind), 1), **changes)  # type: ignore[arg-type]
+
+
+STARTED = budget_of(scenario())
 
 
 def codes(plan: Plan) -> set[str]:
@@ -114,6 +119,51 @@ def test_fp8_only_where_the_gpu_can_and_the_weights_are_not_quantized() -> None:
     assert "fp8" not in saved(scenario("g4dn.12xlarge"))
     facts = model("Qwen/Qwen3-30B-A3B-Instruct-2507-FP8")
     assert "fp8" not in saved(deployed(facts, Wish(image=IMAGE), instance("g6e.4xlarge"), 1))
+
+
+def test_no_snapshot_brings_an_image_onto_nvme() -> None:
+    assert "image-on-node" not in saved(scenario(disk=Disk(kind="nvme")))
+
+
+@pytest.mark.parametrize("kind", ["gp3", "io2"])
+def test_a_snapshot_is_offered_on_ebs_at_no_price_that_no_table_has(kind: Literal["gp3", "io2"]) -> None:
+    before = scenario(disk=Disk(kind=kind, throughput_mib_s=1_000, iops=4_000))
+    effect = next(effect for effect in plan_of(before).levers if effect.lever == "image-on-node")
+    after = replace(before, image=replace(IMAGE, cached=True, hydration_mib_s=300.0))
+    assert effect.saves_s == pytest.approx(budget_of(before).total.expected_s - budget_of(after).total.expected_s)
+    assert effect.usd_per_hour is None
+    assert effect.billed
+
+
+def test_a_node_that_is_kept_costs_the_price_that_was_given() -> None:
+    levers = {effect.lever: effect for effect in plan_of(scenario(), terms=Terms(usd_per_hour=1.5)).levers}
+    assert levers["warm-node"].usd_per_hour == pytest.approx(1.5)
+    assert levers["warm-replica"].usd_per_hour == pytest.approx(1.5)
+
+
+def test_the_first_start_compiles_and_may_take_longer() -> None:
+    kept = scenario(engine=EngineCase(compile_cache="hit"))
+    miss = budget_of(replace(kept, engine=EngineCase(compile_cache="miss")))
+    plan = plan_of(kept)
+    assert plan.first_high_s is not None
+    assert plan.first_high_s == pytest.approx(miss.total.high_s)
+    assert plan.first_high_s > plan.budget.total.high_s
+    assert plan_of(scenario(engine=EngineCase(compile_cache="miss"))).first_high_s is None
+    assert plan_of(scenario(engine=EngineCase(compile_cache="hit", eager=True))).first_high_s is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(context=st.integers(1_024, 131_072))
+def test_as_many_sequences_fit_as_are_said_and_not_one_more(context: int) -> None:
+    case = scenario(model=replace(scenario().model, context_tokens=context))
+    most = sequences_that_fit(case)
+    assert most is not None
+
+    def fit(concurrency: int) -> bool:
+        return gpu_memory_of(replace(case, model=replace(case.model, concurrency=concurrency))).fits
+
+    assert most == 0 or fit(most)
+    assert not fit(most + 1)
 
 
 def test_bigger_network_keeps_the_gpus() -> None:
@@ -216,9 +266,39 @@ def test_no_price_means_no_cost_rather_than_none() -> None:
     assert priced.usd_per_start is not None
 
 
-def test_break_even_is_tail_plus_start_plus_breach() -> None:
-    terms = Terms(idle_tail_s=600, breach_usd=1.0)
-    assert break_even_gap_s(3.6, 200, terms) == pytest.approx(600 + 200 + 1000)
+def test_break_even_is_all_that_a_start_costs_at_the_price_of_a_node() -> None:
+    assert break_even_gap_s(3.6, 0.8, Terms(breach_usd=1.0)) == pytest.approx(1_800)
+    # $0.951 a start and $2.24208 an hour: 25 min 27 s.
+    assert break_even_gap_s(2.24208, 0.95128, Terms()) == pytest.approx(25 * 60 + 27, abs=1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    price=st.floats(0.1, 200),
+    tail=st.floats(0, 7_200),
+    breach=st.floats(0, 100),
+    registry=st.sampled_from(["ecr", "docker-hub"]),
+    egress=st.booleans(),
+)
+def test_a_pause_of_break_even_length_costs_what_it_saves(
+    price: float, tail: float, breach: float, registry: Literal["ecr", "docker-hub"], *, egress: bool
+) -> None:
+    """Whatever a start is billed for, the sentence about pauses counts it too."""
+    case = scenario(image=replace(IMAGE, registry=registry))
+    terms = Terms(usd_per_hour=price, idle_tail_s=tail, breach_usd=breach, private_egress=egress)
+    cost = cost_of(case, STARTED, terms)
+    assert cost.usd_per_start is not None
+    assert cost.break_even_gap_s is not None
+    saved_usd = cost.break_even_gap_s * price / 3600
+    assert saved_usd == pytest.approx(cost.usd_per_start + breach)
+    assert cost.break_even_gap_s >= tail
+
+
+def test_on_a_node_that_stays_a_pause_saves_nothing() -> None:
+    case = scenario(node=NodeCase(warm=True))
+    cost = cost_of(case, budget_of(case))
+    assert cost.idle_tail_usd == 0
+    assert cost.break_even_gap_s is None
 
 
 def test_the_month_follows_the_schedule() -> None:

@@ -15,11 +15,13 @@ from scripts.calibrate import (
     LAB,
     MARK,
     REPORT,
+    TARGETS,
     engine_case,
     lab_cases,
     profiled_steps,
     summary,
     table,
+    targets,
     yaml_cases,
 )
 
@@ -91,6 +93,31 @@ def test_measured_pulls_on_average() -> None:
     assert result.mean_error <= 0.06
     assert result.inside >= 0.90
     assert result.mean_width <= 1.3
+
+
+def test_the_targets_are_told_group_by_group_whether_met_or_not() -> None:
+    rows = {row.split("|")[1].strip(): row for row in targets(list(published() + lab())).splitlines()[2:]}
+    assert len(rows) == len(TARGETS)
+    for words, group, error, left_out in TARGETS:
+        cases = [each for each in published() + lab() if (each.case.group == group if group else each in published())]
+        result = accuracy(cases)
+        assert f"| {len(cases)} |" in rows[words]
+        assert f" {result.mean_error:.1%} |" in rows[words]
+        if result.mean_error > error:
+            assert rows[words].endswith("NO |")
+        elif result.mean_left_out_error <= left_out:
+            assert rows[words].endswith("yes |")
+
+
+def test_the_report_says_where_a_target_was_missed() -> None:
+    written = REPORT.read_text()
+    promise = written.partition("## What is promised")[2].partition("##")[0]
+    missed = [row for row in written.splitlines() if row.endswith("| NO |") and row.count("|") == 8]
+    assert {row.split("|")[1].strip() for row in missed} == {
+        words for words, group, *_ in TARGETS if group in {"pulls", "starts"}
+    }
+    assert "no promise for a whole" in promise
+    assert "published starts at most" not in written
 
 
 def test_the_report_in_docs_is_the_current_one() -> None:

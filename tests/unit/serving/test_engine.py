@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from budget.streamer import CLIENTS_MAX, CLIENTS_MIN
 from serving.engine import (
-    CLIENTS_MAX,
-    CLIENTS_MIN,
     RESERVED_FLAGS,
     arguments,
     capture_sizes,
