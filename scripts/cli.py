@@ -1,16 +1,20 @@
-"""The console command `coldstart`: finds the verb, and turns errors into a message and an exit code."""
+"""The console command `coldstart`, seen from outside: what it is started with, and the exit code it ends with.
+
+Imports next to nothing: Ctrl-C must be answered before anything slow begins. The verbs are found by `scripts.verbs`.
+"""
 
 from __future__ import annotations
 
-import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import click
+from scripts import interrupt
 
-from budget.problems import BadInput, did_you_mean
-from scripts.failure import Failure
+if TYPE_CHECKING:
+    import click
 
 VERBS = {
     "audit": "What exists in the account, which of it is ours, why, and what it costs",
@@ -32,71 +36,64 @@ VERBS = {
     "teardown": "Destroy a stack in the right order and prove that nothing of it bills",
 }
 """Verb → the line that `coldstart --help` shows. The verb `x` is the click command `command` of `scripts.x`."""
+READER_LEFT = 141
+"""Exit code once nobody reads the output (`| head -1`): what a shell says of a program that SIGPIPE ended.
 
-
-class _Verbs(click.Group):
-    """Imports a verb's module only when that verb is run: `--help` and `explain` must not wait for an SDK."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return sorted(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name not in VERBS:
-            return None
-        return importlib.import_module(f"scripts.{cmd_name}").command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS:
-            ctx.fail(f"no verb {args[0]!r}. {did_you_mean(args[0], VERBS)}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        with formatter.section("Verbs"):
-            formatter.write_dl(sorted(VERBS.items()))
-
-
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="coldstart")
-def cli() -> None:
-    """LLM inference cold starts on AWS EKS: predicted, provisioned, measured.
-
-    Exit codes: 0 success, 1 a finding or a failure, 2 bad input.
-    """
+Not 0: the verb was cut off, and a teardown that was is no success. Not SIGPIPE itself: it would also end a verb whose
+network connection breaks, which is to be retried.
+"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code; nothing a person can cause ends in a traceback."""
     try:
-        return cli.main(list(arguments), prog_name="coldstart", standalone_mode=False) or 0
-    except click.exceptions.Exit as error:
-        return error.exit_code
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except BadInput as error:
-        for problem in error.problems:
-            click.echo(f"error: {problem}", err=True)
-        return 2
-    except (Failure, OSError) as error:
-        click.echo(f"failed: {_words(error)}", err=True)
-        return 1
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return 1
+        from scripts import verbs  # noqa: PLC0415 - slow: after the entry point listens
+
+        code = verbs.run(arguments)
+    except BrokenPipeError:
+        return READER_LEFT
+    except BaseException as error:
+        if not interrupt.is_behind(error):
+            raise
+        words = interrupt.words(error)
+    else:
+        if not interrupt.received():
+            return code
+        words = interrupt.words()  # a library swallowed it: the verb came to an end, and says so itself
+    sys.stderr.write(f"{words}\n")
+    return interrupt.EXIT_CODE
 
 
-def _words(error: Failure | OSError) -> str:
-    """A failure in words; the system's own (a full disk, a closed pipe) name the file where they know it."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+def __getattr__(name: str) -> click.Group:
+    """`cli`, the click group, for whoever wants to call it without a process: imported when asked for."""
+    if name == "cli":
+        from scripts.verbs import cli  # noqa: PLC0415 - as above
+
+        return cli
+    raise AttributeError(name)
 
 
 def main() -> NoReturn:
     """Entry point of the installed `coldstart`."""
-    sys.exit(run(sys.argv[1:]))
+    interrupt.listen()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None where it was closed
+            stream.reconfigure(errors="replace")  # a `?` in place of a bar is no reason to die
+    sys.exit(_written(run(sys.argv[1:])))
+
+
+def _written(code: int) -> int:
+    """Writes out what is still in the streams' buffers: the interpreter would report a failure in its own words."""
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        try:
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if isinstance(error, BrokenPipeError):
+                code = READER_LEFT
+            elif stream is sys.stdout:
+                sys.stderr.write(f"failed: standard output: {error.strerror}\n")
+                code = 1
+    return code

@@ -34,6 +34,7 @@ from scripts.ledger.trigger import Cold, Trigger
 from scripts.ledger.variants import LEVERS, known_lever
 from scripts.ledger.watching import Watcher
 from scripts.ledger.wishes import Wishes
+from scripts.output_folder import OutputFolder
 from scripts.waterfall import dollars, seconds
 
 POLL_S = 0.5
@@ -65,7 +66,7 @@ SETTLE_S = 2.0
 @click.option(
     "--save",
     "saved",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OutputFolder(),
     metavar="DIR",
     help="Save what was read, without secrets.",
 )
@@ -84,7 +85,7 @@ SETTLE_S = 2.0
 )
 @click.option(
     "--metrics-docs",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OutputFolder(),
     metavar="DIR",
     help="Write metric table, dashboard and alert rules, and stop.",
 )

@@ -8,9 +8,20 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
+import httpx2 as httpx
 from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    NotASafetensorsRepoError,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+    SafetensorsParsingError,
+)
 
 from budget.models import Json, ModelFacts, Storage, facts_of, known_models, storage_of_headers, storage_of_index
 from budget.problems import bad_input, did_you_mean
@@ -19,6 +30,11 @@ from scripts.failure import Failure
 
 MAX_HEADER_BYTES = 100_000_000
 """The safetensors format allows no longer header."""
+HUB_ERRORS = (HfHubHTTPError, httpx.HTTPError, httpx.InvalidURL, OSError)
+"""What a question to the hub raises when the hub refuses or can't be reached.
+
+Its client lets the errors of the HTTP library below it through, timeouts among them; HF_HUB_OFFLINE is an OSError.
+"""
 HUB_NAME = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?$")
 
 
@@ -125,19 +141,30 @@ def _of_file(path: Path) -> ModelFacts:
 # --- the hub ----------------------------------------------------------------------------------------------------------
 
 
+def unanswered(error: Exception, name: str, api: HfApi, fix: str) -> Failure:
+    """The failure for one of HUB_ERRORS, on one line: which hub, asked for what, and what helps."""
+    host = urlsplit(api.endpoint).netloc or api.endpoint
+    does = f"answers {error.response.status_code}" if isinstance(error, HfHubHTTPError) else "does not answer"
+    return Failure(f"{host} {does} for {name} ({' '.join(str(error).split()) or type(error).__name__}); {fix}")
+
+
 def _of_hub(name: str, revision: str | None, api: HfApi) -> ModelFacts:
+    there = f"{name}{f'@{revision}' if revision else ''}"
     try:
         info = api.model_info(name, revision=revision)
         metadata = api.get_safetensors_metadata(name, revision=info.sha)
         config = _json(Path(str(api.hf_hub_download(name, "config.json", revision=info.sha))))
+    except GatedRepoError as error:
+        raise Failure(f"{name} is gated: accept its licence on the hub and set HF_TOKEN") from error
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        hint = did_you_mean(name, known_models())
-        raise bad_input("--model", f"the hub has no {name}{f'@{revision}' if revision else ''}", hint) from error
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
-        raise Failure(
-            f"the hub did not answer for {name}: {error}. Facts of known models need no hub; a folder or facts"
-            " file does neither."
-        ) from error
+        raise bad_input("--model", f"the hub has no {there}", did_you_mean(name, known_models())) from error
+    except HFValidationError as error:
+        raise bad_input("--model", f"{there!r} is no name on the hub", "Give ORG/NAME[@REVISION].") from error
+    except (RemoteEntryNotFoundError, NotASafetensorsRepoError, SafetensorsParsingError) as error:
+        fix = "Name a repository with config.json and *.safetensors, or give a facts file."
+        raise bad_input("--model", f"{there} is no model that can be streamed: {error}", fix) from error
+    except HUB_ERRORS as error:
+        raise unanswered(error, name, api, "give a folder or a facts file") from error
     headers = [
         {tensor: {"dtype": fields.dtype, "shape": list(fields.shape)} for tensor, fields in file.tensors.items()}
         for file in metadata.files_metadata.values()

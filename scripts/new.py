@@ -11,7 +11,7 @@ from typing import Any
 import click
 import yaml
 from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.errors import HFValidationError
 
 from budget.models import ModelFacts, known_models
 from budget.problems import bad_input, did_you_mean
@@ -20,11 +20,14 @@ from budget.search import Candidate, Wish, candidates, cheapest_within
 from infra.forecast import CURRENT_CUDA, TYPICAL_ENGINE_IMAGE_BYTES
 from infra.rules import check
 from infra.stack_file import PROJECT, STACKS, config_of, names, parse, write_facts
-from scripts.model_facts import facts_at
+from scripts.model_facts import HUB_ERRORS, facts_at
 
 REVISION = re.compile(r"^[0-9a-f]{40}$")
 DEFAULT_IMAGE = "vllm/vllm-openai:v0.33.0"
 DEFAULT_CONTEXT = 8_192
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+MOST_CHARACTERS = 63
+"""Of a stack's name; `infra.stack_file` takes no longer one."""
 
 
 @click.command(
@@ -54,7 +57,8 @@ def command(environment: str, *, as_json: bool, **asked: Any) -> None:  # noqa: 
     click.echo(f"wrote {answer['path']}: {answer['model']} on {answer['instance']}, {start}")
     click.echo(f"next: coldstart pin {answer['stack']}", err=True)
     if answer["revision"] is None:
-        click.echo("the revision is not pinned: the hub could not be reached; `coldstart pin` writes it", err=True)
+        pin = f"coldstart pin {answer['stack']}"
+        click.echo(f"the revision is not pinned: the hub could not be asked; `{pin}` writes it", err=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,12 +92,13 @@ def write_stack(request: Request, *, api: HfApi | None = None) -> dict[str, Any]
         BadInput: no such environment, no such model, nothing that fits, a file that is there already.
     """
     _check_environment(request.environment, request.directory)
+    if request.name is not None:
+        _path(request, request.name)
     facts = facts_at(request.model, api=api)
+    name = _slug(facts.name) if request.name is None else request.name
+    path = _path(request, name)
+    stack = f"{request.environment}-{name}"
     chosen = _chosen(facts, request)
-    stack = f"{request.environment}-{request.name or _slug(facts.name)}"
-    path = request.directory / f"Pulumi.{stack}.yaml"
-    if path.exists() and not request.force:
-        raise bad_input(str(path), "is there already", "Choose another --name, or --force to overwrite it.")
     revision = facts.revision or _revision(facts.name, api)
     config = _config(request, facts, revision, chosen)
     own = None if facts.name in known_models() else replace(facts, revision=revision)
@@ -118,6 +123,22 @@ def _check_environment(environment: str, directory: Path) -> None:
     if environment not in known:
         hint = did_you_mean(environment, known) if known else "Write an environment stack file first."
         raise bad_input("ENV", f"{environment!r} is no environment stack", hint)
+
+
+def _path(request: Request, name: str) -> Path:
+    """Where the file goes.
+
+    Raises:
+        BadInput: no stack can be called so, or one is already.
+    """
+    most = MOST_CHARACTERS - len(request.environment) - 1
+    if not NAME.fullmatch(name) or len(name) > most:
+        fix = f"Give 1 to {most} lower-case letters, digits and hyphens, with no hyphen at either end."
+        raise bad_input("--name", f"{name!r} is no name of a stack", fix)
+    path = request.directory / f"Pulumi.{request.environment}-{name}.yaml"
+    if path.exists() and not request.force:
+        raise bad_input(str(path), "is there already", "Choose another --name, or --force to overwrite it.")
+    return path
 
 
 def _chosen(facts: ModelFacts, request: Request) -> Candidate:
@@ -159,7 +180,7 @@ def _revision(name: str, api: HfApi | None) -> str | None:
     """The hub's current commit; None when the hub cannot be asked, which the file then says."""
     try:
         sha = (api or HfApi()).model_info(name).sha
-    except (HfHubHTTPError, HFValidationError, OSError):
+    except (*HUB_ERRORS, HFValidationError):
         return None
     return sha if sha and REVISION.match(sha) else None
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import click
-import httpx2 as httpx
 from huggingface_hub import HfApi
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
@@ -22,7 +21,7 @@ from budget.problems import bad_input
 from infra.settings import REVISION, Model
 from infra.stack_file import PROJECT, STACKS, Stack, facts_path, path_of, read, write_facts
 from scripts.failure import Failure
-from scripts.model_facts import facts_at
+from scripts.model_facts import HUB_ERRORS, facts_at, unanswered
 from scripts.registry import HttpRegistry, ImagePin, Registry
 
 UNPINNED_COMMENT = "# No digest is known for this tag here"
@@ -52,6 +51,7 @@ class HuggingFaceHub:
         """The 40-hex commit of a branch, tag or commit.
 
         Raises:
+            BadInput: a name that no repository can have.
             Failure: no such repository or revision, no access, or the hub does not answer.
         """
         try:
@@ -62,8 +62,10 @@ class HuggingFaceHub:
             raise Failure(f"{source} has no revision {revision!r}") from error
         except RepositoryNotFoundError as error:
             raise Failure(f"{source} is not on the hub, or private: set HF_TOKEN") from error
-        except (HfHubHTTPError, httpx.HTTPError, ValueError) as error:
-            raise Failure(f"the hub does not answer for {source}: {error}") from error
+        except HFValidationError as error:
+            raise bad_input("model.source", f"{source!r} is no name on the hub", "Write ORG/NAME.") from error
+        except (*HUB_ERRORS, ValueError) as error:
+            raise unanswered(error, source, self._api, "run it again later; nothing was changed") from error
         if sha is None or not REVISION.match(sha):
             raise Failure(f"the hub answered {sha!r} for {source}@{revision}, which is no commit")
         return sha

@@ -18,6 +18,7 @@ from budget.problems import bad_input
 from infra.specs import model_specs
 from infra.stack_file import read
 from scripts.failure import Failure
+from scripts.output_folder import OutputFolder
 from scripts.rehearsal.engine_env import FOLDER, engine_env
 from scripts.rehearsal.faults import FAULTS, Fault
 from scripts.rehearsal.local_pod import Change
@@ -47,7 +48,7 @@ SHOWN_WORDS = 60
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=OutputFolder(),
     default=Path("out/rehearsal"),
     show_default=True,
     help="Picture, ledgers and logs.",
@@ -91,9 +92,9 @@ def _told(screen: Console, fault: Fault) -> Fault:
 
 def _write(out: Path, folder: Path, starts: Sequence[Start]) -> None:
     for start in starts:
-        (out / f"{start.name}.ledger.json").write_text(json.dumps(start.ledger, indent=2) + "\n")
+        (out / f"{start.name}.ledger.json").write_text(json.dumps(start.ledger, indent=2) + "\n", encoding="utf-8")
         (out / f"{start.name}.log").write_bytes((folder / start.name / "container.log").read_bytes())
-    (out / "starts.svg").write_text(svg([(f"{start.name} start", start.ledger) for start in starts]))
+    (out / "starts.svg").write_text(svg([(f"{start.name} start", start.ledger) for start in starts]), encoding="utf-8")
 
 
 def _document(

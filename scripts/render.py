@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from infra.offline import Evaluation, Recorded, evaluate
 from infra.specs import ModelSpecs, model_specs
 from infra.stack_file import STACKS, Stack, names, path_of, read
 from nodeconfig.bottlerocket import Reason, reasons, user_data
+from scripts.output_folder import OutputFolder
 from serving.manifests import objects, startup_seconds
 
 
@@ -59,8 +59,8 @@ def rendering(name: str, directory: Path = STACKS) -> Rendering:
     )
 
 
-RENDERED = ("resources.json", "user-data.toml", "iam", "kubernetes")
-"""What a rendering consists of, below its stack's folder: an earlier one is taken away before it is written."""
+LIST = ".rendered"
+"""Beside a rendering, the paths of its files: the next one takes away those alone that it does not write again."""
 
 
 def _files(evaluation: Evaluation, specs: ModelSpecs | None) -> Mapping[str, str]:
@@ -104,20 +104,33 @@ def _entry(resource: Recorded) -> Mapping[str, Any]:
 
 
 def write(found: Rendering, directory: Path) -> Sequence[Path]:
-    """Writes a rendering's files into `directory`/STACK and returns their paths."""
-    for stale in RENDERED:
-        path = directory / found.stack.name / stale
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    """Writes a rendering's files into `directory`/STACK and returns their paths.
+
+    Files of an earlier rendering that are none of this one go. Whatever else lies there is somebody's, and stays.
+    """
+    folder = directory / found.stack.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in _rendered_before(folder) - found.files.keys():
+        (folder / stale).unlink(missing_ok=True)
+    # Before the files: cut off in between, the next rendering still knows them all.
+    (folder / LIST).write_text("".join(f"{path}\n" for path in sorted(found.files)), encoding="utf-8")
     written: list[Path] = []
     for relative, text in sorted(found.files.items()):
-        path = directory / found.stack.name / relative
+        path = folder / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         written.append(path)
     return written
+
+
+def _rendered_before(folder: Path) -> set[str]:
+    """What an earlier rendering listed; a line that leads out of the folder is none of its own."""
+    try:
+        lines = (folder / LIST).read_text(encoding="utf-8").splitlines()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return set()
+    paths = {line: Path(line) for line in lines if line}
+    return {line for line, path in paths.items() if not path.is_absolute() and ".." not in path.parts}
 
 
 # ---- for a person ---------------------------------------------------------------------------------------------------
@@ -126,7 +139,13 @@ def write(found: Rendering, directory: Path) -> Sequence[Path]:
 @click.command()
 @click.argument("stacks", nargs=-1, metavar="STACK...")
 @click.option("--all", "everything", is_flag=True, help="Every stack file there is.")
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder for the files.")
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFolder(),
+    help="Folder for the files, below STACK/. Those of an earlier render that are no longer rendered go; files that"
+    " no render wrote stay.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(stacks: tuple[str, ...], everything: bool, output: Path | None, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
     """Show everything STACK would create and why, without touching a cloud."""

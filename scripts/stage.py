@@ -21,6 +21,7 @@ from scripts.staging import inventory, verify
 from scripts.staging.bucket import Bucket, connect
 from scripts.staging.destination import Origin, bucket_of
 from scripts.staging.meter import Meter
+from scripts.staging.refusal import told
 from scripts.staging.run import Outcome, read_manifest, stage
 from scripts.staging.selection import Choice, Selection
 from scripts.staging.source import SourceFile
@@ -44,7 +45,8 @@ class Request:
 
     def open_bucket(self) -> Bucket:
         """The bucket, in the right region."""
-        return connect(self.bucket, region=self.region)
+        with told(self.bucket):  # a profile that does not exist is noticed before any request
+            return connect(self.bucket, region=self.region)
 
 
 def request(
@@ -115,7 +117,8 @@ def stage_here(asked: Request) -> Outcome:
                 watch=lambda meter: stack.enter_context(stage_screen.shown(meter, source.name)),
             )
     except KeyboardInterrupt as interrupt:
-        raise Failure("interrupted. Nothing was published; run it again and it goes on from there") from interrupt
+        words = "Nothing was published; run it again and it goes on from there"
+        raise KeyboardInterrupt(words) from interrupt
 
 
 def verified(asked: Request, *, quick: bool) -> verify.Verdict:

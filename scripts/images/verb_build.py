@@ -9,6 +9,7 @@ import click
 
 from scripts.images.building import BuildWish, build
 from scripts.images.speech import json_option, say
+from scripts.output_folder import OutputFolder
 
 
 @click.command(name="build")
@@ -23,9 +24,7 @@ from scripts.images.speech import json_option, say
     help="All wheels pinned, with hashes; the engine alone otherwise.",
 )
 @click.option("--wheels", type=click.Path(path_type=Path), help="Folder of wheels, for a build without an index.")
-@click.option(
-    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder that keeps the build context."
-)
+@click.option("-o", "--output", type=OutputFolder(), help="Folder that keeps the build context.")
 @click.option("--render-only", is_flag=True, help="Write the build context and stop.")
 @click.option(
     "--builder", type=click.Choice(["docker", "podman", "buildah"]), help="The first that is installed unless given."

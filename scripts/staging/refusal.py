@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 
 from botocore.exceptions import (
@@ -11,11 +13,11 @@ from botocore.exceptions import (
     ClientError,
     ConnectTimeoutError,
     EndpointConnectionError,
-    NoCredentialsError,
-    PartialCredentialsError,
     ReadTimeoutError,
 )
 
+from budget.problems import BadInput, Problem
+from scripts.account.refusals import WHERE, credential_problem
 from scripts.failure import Failure
 
 _ACTIONS = {
@@ -40,12 +42,6 @@ _ANSWERS: Mapping[frozenset[str], str] = MappingProxyType(
     {
         frozenset({"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}): (
             "access denied: {action} on {resource}{hint}. `coldstart stage --print-policy` prints what is needed"
-        ),
-        frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}): (
-            "credentials have expired ({operation} on {resource}). Log in and run it again: it goes on from there"
-        ),
-        frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "UnrecognizedClientException"}): (
-            "S3 does not accept these credentials ({code}, {operation} on {resource}). Check AWS_PROFILE and the clock"
         ),
         frozenset({"NoSuchBucket"}): (
             "there is no such bucket: {resource}. `pulumi up` of the environment creates it; check the name"
@@ -85,27 +81,45 @@ def is_unusable(error: ClientError) -> bool:
     return code_of(error) in _DAMAGED | {"InvalidRequest", "InvalidPart", "InvalidPartOrder", "EntityTooSmall"}
 
 
+class CredentialsRefused(BadInput, Failure):
+    """Bad input to whoever answers a person (exit code 2); a failure to the threads that send, which stop on one."""
+
+
 @contextmanager
 def told(resource: str) -> Generator[None]:
-    """Turns whatever boto3 raises inside into a Failure about `resource` (an ARN).
+    """Turns whatever boto3 raises inside into an error about `resource` (an ARN).
 
     Raises:
+        CredentialsRefused: they are no good, in the words of every other verb.
         Failure: what happened, on what, and what would help.
     """
     try:
         yield
-    except ClientError as error:
-        raise Failure(_answer(error, resource)) from error
-    except (NoCredentialsError, PartialCredentialsError) as error:
-        raise Failure(
-            f"no AWS credentials for {resource}. Set AWS_PROFILE or log in (`aws sso login`); in a pod, its identity"
-        ) from error
-    except (EndpointConnectionError, ConnectTimeoutError, ReadTimeoutError) as error:
-        raise Failure(
+    except (ClientError, BotoCoreError) as error:
+        if problem := _credentials(error):
+            raise CredentialsRefused([problem]) from error
+        raise Failure(_words(error, resource)) from error
+
+
+def _credentials(error: ClientError | BotoCoreError) -> Problem | None:
+    problem = credential_problem(error)
+    if isinstance(error, ClientError):
+        if code_of(error) == "InvalidToken":  # S3's alone
+            problem = Problem(WHERE, "not accepted (InvalidToken)", "Check the session token, or sign in again.")
+        return problem and replace(problem, fix=f"{problem.fix} Then run it again: it goes on from there.")
+    if problem and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return replace(problem, fix="In a pod they come from its service account (EKS Pod Identity).")
+    return problem
+
+
+def _words(error: ClientError | BotoCoreError, resource: str) -> str:
+    if isinstance(error, ClientError):
+        return _answer(error, resource)
+    if isinstance(error, EndpointConnectionError | ConnectTimeoutError | ReadTimeoutError):
+        return (
             f"S3 cannot be reached: {error}. Check the region, AWS_ENDPOINT_URL, and the route to S3 (gateway endpoint)"
-        ) from error
-    except BotoCoreError as error:
-        raise Failure(f"{resource}: {error}") from error
+        )
+    return f"{resource}: {error}"
 
 
 def _answer(error: ClientError, resource: str) -> str:

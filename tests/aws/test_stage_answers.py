@@ -11,6 +11,7 @@ import pytest
 import requests
 from moto.server import ThreadedMotoServer
 
+from budget.problems import BadInput
 from budget.staged import StagedModel
 from infra.weight_access import reader_policy, stager_policy
 from scripts.failure import Failure
@@ -87,7 +88,12 @@ def test_a_bucket_that_does_not_exist() -> None:
 
 def test_nobody_is_logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
-    with pytest.raises(Failure, match="no AWS credentials for arn:aws:s3:::weights"):
+    with pytest.raises(
+        BadInput, match=r"AWS credentials: none that work: Unable to locate credentials\. Sign in \(aws"
+    ):
+        connect(BUCKET, region="us-east-1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(BadInput, match=r"AWS credentials: none that work: .* In a pod they come from its service acc"):
         connect(BUCKET, region="us-east-1")
 
 

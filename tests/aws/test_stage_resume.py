@@ -81,7 +81,7 @@ def test_killed_and_run_again(
     first = Run(s3, proxy, bucket.name, *arguments)
     wait_until(lambda: sent_parts(proxy) >= after_parts, what="parts", patience_s=60)
     code, out, err = first.kill(how)
-    assert code == (1 if how is signal.SIGINT else -signal.SIGKILL), err
+    assert code == (130 if how is signal.SIGINT else -signal.SIGKILL), err
     assert out == ""
     assert not any(entry.staged for entry in inventory(bucket))
     if how is signal.SIGINT:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,10 +67,11 @@ def commands_of(verb: str) -> list[tuple[str, click.Command]]:
             2,
             "error: a.b: found c. Write d.\nerror: e: missing. Set it.\n",
         ),
-        (KeyboardInterrupt(), 1, "interrupted\n"),
-        (click.Abort(), 1, "interrupted\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (KeyboardInterrupt("Nothing was written"), 130, "interrupted. Nothing was written\n"),
+        (click.Abort(), 1, "stopped: not confirmed\n"),
     ],
-    ids=["success", "a finding", "a code of its own", "failure", "bad input", "interrupt", "abort"],
+    ids=["success", "a finding", "a code of its own", "failure", "bad input", "interrupt", "with words", "a no"],
 )
 def test_exit_codes_and_words(
     verb: list[BaseException | int | None],
@@ -87,7 +90,7 @@ def test_exit_codes_and_words(
 def test_usage_errors_are_bad_input(verb: list[BaseException | int | None], capsys: pytest.CaptureFixture[str]) -> None:
     verb[0] = click.UsageError("name one")
     assert run(["try"]) == 2
-    assert "Error: name one" in capsys.readouterr().err
+    assert "error: name one" in capsys.readouterr().err
     assert run(["try", "--loud"]) == 2
     assert "No such option" in capsys.readouterr().err
     assert run(["try", "extra"]) == 2
@@ -113,8 +116,13 @@ def test_what_the_disk_refuses_is_a_failure(
 
 def test_the_installed_command_ends_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["coldstart", "explain", "model.nothing"])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
+    before = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    try:
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        sys.unraisablehook = before[1]
     assert caught.value.code == 2
 
 
@@ -133,7 +141,7 @@ def test_an_unknown_verb_names_the_close_ones(capsys: pytest.CaptureFixture[str]
     assert run([typed]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"Error: {words}" in err
+    assert f"error: {words}" in err
 
 
 def test_help_lists_every_verb_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,19 +216,79 @@ def test_an_error_leaves_the_document_out(capsys: pytest.CaptureFixture[str]) ->
     assert err.startswith("error: dev-nothing: there is no stack file")
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
-    """`coldstart explain | head -1`."""
-    out = tmp_path / "err"
-    with (
-        out.open("w") as err,
-        subprocess.Popen(
-            [sys.executable, "-c", "from scripts.cli import main; main()", "explain", "--json"],
-            stdout=subprocess.PIPE,
-            stderr=err,
-            cwd=Path(cli.__file__).parents[1],
-        ) as process,
-    ):
+# ---- a process ------------------------------------------------------------------------------------------------------
+
+COMMAND = [sys.executable, "-c", "from scripts.cli import main; main()"]
+ROOT = Path(cli.__file__).parents[1]
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["explain", "--json"], ["render", "dev"], ["--help"]], ids=" ".join)
+@pytest.mark.parametrize("stderr", [subprocess.PIPE, subprocess.STDOUT], ids=["stdout", "both"])
+def test_a_reader_that_goes_away_ends_it_quietly(arguments: list[str], stderr: int) -> None:
+    """`coldstart explain | head -1`, also `2>&1 |`."""
+    with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT) as process:
         assert process.stdout is not None
         process.stdout.close()
-        process.wait(60)
-    assert "Traceback" not in out.read_text()
+        said = process.stderr.read() if process.stderr else b""
+        assert (process.wait(60), said) == (141, b"")
+
+
+def test_no_encoding_ends_it() -> None:
+    """A terminal that knows neither bars nor dashes gets question marks."""
+    program = "from scripts import cli, verbs; verbs.cli.callback = lambda: print('\u2588 12 s')\n"
+    program += "verbs.cli.invoke_without_command = True; verbs.cli.no_args_is_help = False; cli.main()"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, cwd=ROOT, env=environment, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (0, b"? 12 s\n", b"")
+
+
+def interrupted_while(body: str, verb: str = "audit") -> tuple[int, str]:
+    """Ends a verb whose module holds `body`; it sends itself the signal, so nothing here depends on time."""
+    program = (
+        "import sys, types, click, signal\n"
+        "from scripts import cli, interrupt\n"
+        "interrupt.listen()\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == 'scripts.{verb}':\n"
+        "            import importlib.util; return importlib.util.spec_from_loader(name, self)\n"
+        "    def create_module(self, spec): return None\n"
+        f"    def exec_module(self, module): exec({body!r}, module.__dict__)\n"
+        f"sys.meta_path.insert(0, Finder())\nsys.argv[1:] = [{verb!r}]\ncli.main()\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+    return found.returncode, found.stderr.strip()
+
+
+PRESS = "import click, signal, weakref\nfrom budget.problems import bad_input\npress = lambda: signal.raise_signal(2)\n"
+VERB = PRESS + "@click.command()\ndef command():\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        PRESS + "press()\n",
+        PRESS + "try: press()\nexcept BaseException: raise ImportError('no')\n",
+        VERB + "    press()\n",
+        VERB + "    try: press()\n    except BaseException: raise bad_input('x', 'y', 'z')\n",
+        VERB + "    try: press()\n    except BaseException: raise ZeroDivisionError from None\n",
+        VERB + "    try: press()\n    except BaseException: pass\n",
+        VERB + "    class X: pass\n    x = X(); ref = weakref.ref(x, lambda _: press()); del x\n"
+        "    import threading; threading.Event().wait(60)\n",
+    ],
+    ids=["import", "import swallows", "verb", "blamed on input", "wrapped", "swallowed", "unraisable"],
+)
+def test_ctrl_c_is_said_so_wherever_it_comes(body: str) -> None:
+    assert interrupted_while(body) == (130, "interrupted")
+
+
+def test_a_verb_with_nothing_to_clean_up_is_left_at_once() -> None:
+    body = VERB + "    try: press()\n    except BaseException: click.echo('went on', err=True)\n"
+    assert interrupted_while(body, "render") == (130, "interrupted")
+
+
+def test_the_entry_point_imports_next_to_nothing() -> None:
+    """Else Ctrl-C would come before anything answers it."""
+    program = "import sys; import scripts.cli; print([n for n in ('click', 'asyncio', 'budget') if n in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout == "[]\n"

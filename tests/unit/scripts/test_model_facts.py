@@ -11,7 +11,13 @@ from unittest.mock import Mock
 
 import httpx2 as httpx
 import pytest
-from huggingface_hub.errors import RepositoryNotFoundError
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    NotASafetensorsRepoError,
+    RepositoryNotFoundError,
+)
 
 from budget.models import known_models
 from budget.problems import BadInput
@@ -92,6 +98,10 @@ def test_a_folder_without_config_or_weights(tmp_path: Path) -> None:
         facts_at(str(tmp_path))
 
 
+def answer(status: int) -> httpx.Response:
+    return httpx.Response(status, request=httpx.Request("GET", "http://hub.invalid"))
+
+
 def hub(tmp_path: Path, **changes: Any) -> Any:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG))
@@ -116,14 +126,40 @@ def test_the_hub_by_revision(tmp_path: Path) -> None:
 
 def test_a_hub_without_the_model(tmp_path: Path) -> None:
     api = hub(tmp_path)
-    missing = httpx.Response(404, request=httpx.Request("GET", "http://hub.invalid"))
-    api.model_info.side_effect = RepositoryNotFoundError("no", response=missing)
+    api.model_info.side_effect = RepositoryNotFoundError("no", response=answer(404))
     with pytest.raises(BadInput, match="the hub has no org/name"):
         facts_at("org/name", api=api)
 
 
-def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError("no route to host"), r"hub\.invalid does not answer for org/name \(no route to host\); give a folder"),
+        (httpx.ConnectError("refused"), r"hub\.invalid does not answer for org/name \(refused\); give a folder"),
+        (httpx.ReadTimeout(""), r"does not answer for org/name \(ReadTimeout\); give a folder or a facts file"),
+        (httpx.InvalidURL("no host"), r"does not answer for org/name \(no host\)"),
+        (HfHubHTTPError("bad\n\nday", response=answer(503)), r"hub\.invalid answers 503 for org/name \(bad day\)"),
+        (GatedRepoError("no", response=answer(403)), "org/name is gated: accept its licence"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_hub_that_does_not_answer(tmp_path: Path, error: Exception, words: str) -> None:
+    for question in ("model_info", "get_safetensors_metadata", "hf_hub_download"):
+        api = hub(tmp_path, endpoint="https://hub.invalid")
+        getattr(api, question).side_effect = error
+        with pytest.raises(Failure, match=words):
+            facts_at("org/name", api=api)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NotASafetensorsRepoError("no safetensors"), "org/name is no model that can be streamed: no safetensors"),
+        (HFValidationError("--"), "'org/name' is no name on the hub"),
+    ],
+)
+def test_a_repository_that_is_no_model(tmp_path: Path, error: Exception, words: str) -> None:
     api = hub(tmp_path)
-    api.model_info.side_effect = OSError("no route to host")
-    with pytest.raises(Failure, match="did not answer"):
+    api.get_safetensors_metadata.side_effect = error
+    with pytest.raises(BadInput, match=words):
         facts_at("org/name", api=api)

@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import httpx2 as httpx
 import pytest
 import yaml
+from huggingface_hub import HfApi
 
 from budget.problems import BadInput
 from infra.rules import check
 from infra.specs import model_specs
 from infra.stack_file import STACKS, read
+from scripts import model_facts, new
+from scripts.cli import run
 from scripts.new import Request, write_stack
 
 SHA = "0e9e39f249a16976918f6564b8830bc894c89659"
+CLOSED = "http://127.0.0.1:9"
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
@@ -26,13 +31,8 @@ def stacks(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def hub(sha: str | None = SHA) -> Any:
-    api = Mock()
-    if sha is None:
-        api.model_info.side_effect = OSError("no route")
-    else:
-        api.model_info.return_value = Mock(sha=sha)
-    return api
+def hub() -> Any:
+    return Mock(model_info=Mock(return_value=Mock(sha=SHA)))
 
 
 def test_the_cheapest_instance_is_written_with_its_revision(stacks: Path) -> None:
@@ -75,12 +75,41 @@ def test_a_named_row_is_taken(stacks: Path) -> None:
     assert config["engine"]["tensor_parallel"] == 1
 
 
-def test_without_the_hub_the_file_is_unpinned_and_says_so(stacks: Path) -> None:
-    written = write_stack(Request(environment="dev", model=LLAMA, directory=stacks), api=hub(None))
+@pytest.mark.parametrize(
+    "error", [OSError("no route"), httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.InvalidURL("no")]
+)
+def test_without_the_hub_the_file_is_unpinned_and_says_so(stacks: Path, error: Exception) -> None:
+    api = Mock()
+    api.model_info.side_effect = error
+    written = write_stack(Request(environment="dev", model=LLAMA, directory=stacks), api=api)
     assert written["revision"] is None
     stack = read(written["stack"], stacks)
     assert stack.model is not None
     assert stack.model.revision is None
+
+
+def test_a_hub_behind_a_closed_port(
+    stacks: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Through the hub's own client: its errors are those of the HTTP library below it."""
+    monkeypatch.setattr(new, "STACKS", stacks)
+    monkeypatch.setattr(new, "HfApi", lambda: HfApi(endpoint=CLOSED))
+    monkeypatch.setattr(model_facts, "HfApi", lambda: HfApi(endpoint=CLOSED))
+    assert run(["new", "dev", "--model", "Qwen/Qwen3-32B-FP8", "--name", "big"]) == 0
+    assert "the revision is not pinned: the hub could not be asked; `coldstart pin dev-big`" in capsys.readouterr().err
+    assert run(["new", "dev", "--model", "Foo/Bar"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("failed: 127.0.0.1:9 does not answer for Foo/Bar (")
+    assert line.endswith("; give a folder or a facts file")
+
+
+@pytest.mark.parametrize("name", ["\u00dc b/../x", "", "Big", "-big", "big-", "a" * 60, "big\n"])
+def test_a_name_no_stack_can_have_is_refused_before_the_hub_is_asked(stacks: Path, name: str) -> None:
+    api = hub()
+    with pytest.raises(BadInput, match=r"--name: .* is no name of a stack\. Give 1 to 59 lower-case letters"):
+        write_stack(Request(environment="dev", model="Foo/Bar", name=name, directory=stacks), api=api)
+    assert api.mock_calls == []
+    assert sorted(path.name for path in stacks.iterdir()) == ["Pulumi.dev.yaml"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import yaml
 
 from scripts import render as render_module
 from scripts.cli import run
-from scripts.render import Rendering, rendering, write
+from scripts.render import LIST, Rendering, rendering, write
 from serving.manifests import launcher_source
 from tests.unit.infra.changed_stacks import change
 
@@ -128,8 +130,8 @@ def test_no_file_leaves_its_folder(rendered: dict[str, Rendering]) -> None:
 
 def test_the_files_are_written_and_nothing_else(rendered: dict[str, Rendering], tmp_path: Path) -> None:
     paths = write(rendered[LLAMA], tmp_path / "out")
-    assert below(tmp_path) == {f"out/{LLAMA}/{relative}" for relative in rendered[LLAMA].files}
-    assert {str(path.relative_to(tmp_path)) for path in paths} == below(tmp_path)
+    assert below(tmp_path) == {f"out/{LLAMA}/{relative}" for relative in [*rendered[LLAMA].files, LIST]}
+    assert {str(path.relative_to(tmp_path / "out" / LLAMA)) for path in paths} == rendered[LLAMA].files.keys()
     for relative, text in rendered[LLAMA].files.items():
         assert (tmp_path / "out" / LLAMA / relative).read_text(encoding="utf-8") == text
 
@@ -140,7 +142,7 @@ def test_the_command_writes_where_it_is_told(tmp_path: Path, capsys: pytest.Capt
     assert run(["render", "dev", QWEN, "-o", str(out)]) == 0
     shown, noted = capsys.readouterr()
     assert {path.partition("/")[0] for path in below(out)} == {"dev", QWEN}
-    assert noted == f"{len(below(out))} files in {out}\n"
+    assert noted == f"{len(below(out)) - 2} files in {out}\n", "all but the two lists"
     assert QWEN in shown
 
 
@@ -159,29 +161,50 @@ def test_json_and_files_together(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run(["render", QWEN, "--json", "-o", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     (document,) = json.loads(out)
-    assert set(document["files"]) == {path.removeprefix(f"{QWEN}/") for path in below(tmp_path)}
-    assert err == f"{len(below(tmp_path))} files in {tmp_path}\n"
+    assert {*document["files"], LIST} == {path.removeprefix(f"{QWEN}/") for path in below(tmp_path)}
+    assert err == f"{len(document['files'])} files in {tmp_path}\n"
 
 
 def test_a_file_that_is_no_longer_rendered_goes(rendered: dict[str, Rendering], tmp_path: Path) -> None:
-    stale = tmp_path / LLAMA / "kubernetes" / "99-job.yaml"
-    stale.parent.mkdir(parents=True)
-    stale.write_text("kind: Job\n")
-    write(rendered[LLAMA], tmp_path)
-    assert not stale.exists()
+    found, stale = rendered[LLAMA], "kubernetes/99-job.yaml"
+    write(replace(found, files={**found.files, stale: "kind: Job\n"}), tmp_path)
+    assert (tmp_path / LLAMA / stale).exists()
+    write(found, tmp_path)
+    assert below(tmp_path / LLAMA) == {*found.files, LIST}
 
 
-@pytest.mark.usefixtures("known")
-def test_a_folder_that_can_not_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_no_rendering_wrote_stays(rendered: dict[str, Rendering], tmp_path: Path) -> None:
+    foreign = {"iam/old.json", "kubernetes/99-old.yaml", "notes.txt"}
+    for path in foreign:
+        (tmp_path / "dev" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "dev" / path).write_text("mine\n")
+    for _ in range(2):
+        write(rendered["dev"], tmp_path)
+        assert below(tmp_path / "dev") == {*rendered["dev"].files, *foreign, LIST}
+    assert {(tmp_path / "dev" / path).read_text() for path in foreign} == {"mine\n"}
+
+
+@pytest.mark.parametrize("line", ["../mine", "/{0}/mine", "iam/../../mine"])
+def test_the_list_leads_nowhere_else(rendered: dict[str, Rendering], tmp_path: Path, line: str) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / LIST).write_text(line.format(tmp_path) + "\n")
+    write(rendered["dev"], tmp_path)
+    assert mine.exists()
+
+
+@pytest.mark.parametrize("below_it", ["", "out", "deep/out"])
+def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], below_it: str) -> None:
     (tmp_path / "file").write_text("")
-    assert run(["render", "dev", "-o", str(tmp_path / "file" / "out")]) == 1
-    assert capsys.readouterr().err.startswith("failed: ")
+    assert run(["render", "dev", "-o", str(tmp_path / "file" / below_it)]) == 2
+    words = f"error: -o / --output: {tmp_path / 'file'} is no folder. Name a folder; it is made where there is none.\n"
+    assert capsys.readouterr().err.endswith(words)
 
 
-def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    assert run(["render", "dev", "-o", str(tmp_path / "file")]) == 2
-    assert "is a file" in capsys.readouterr().err
+def test_a_device_is_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["render", "dev", "-o", os.devnull]) == 2
+    assert f"error: -o / --output: {os.devnull} is no folder. " in capsys.readouterr().err
 
 
 # ---- for a person ---------------------------------------------------------------------------------------------------
@@ -252,7 +275,7 @@ def test_an_unknown_stack_is_refused_before_any_work(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("name", ["../dev", "dev/../dev", ".", "DEV", "dev\n"])
 def test_a_stacks_name_is_no_path(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert run(["render", name]) == 2
-    assert "there is no stack file" in capsys.readouterr().err
+    assert re.match("error: .*: (is no name of a stack|there is no stack file)", capsys.readouterr().err, re.DOTALL)
 
 
 def from_folder(monkeypatch: pytest.MonkeyPatch, stacks: Path) -> None:
