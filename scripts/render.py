@@ -20,6 +20,7 @@ from infra.specs import ModelSpecs, model_specs
 from infra.stack_file import STACKS, Stack, names, path_of, read
 from nodeconfig.bottlerocket import Reason, reasons, user_data
 from scripts.output_folder import OutputFolder
+from scripts.plan_words import list_prices
 from serving.manifests import objects, startup_seconds
 
 
@@ -162,8 +163,29 @@ def command(stacks: tuple[str, ...], everything: bool, output: Path | None, as_j
         console = Console(soft_wrap=False)
         for one in found:
             _show(one, console)
+        if len(found) > 1:
+            console.print()
+            console.print(_summary(found))
     if output:
         click.echo(f"{len(written)} files in {output}", err=True)
+
+
+def _summary(found: Sequence[Rendering]) -> Table:
+    """One row for each stack: what a start takes, and what an hour costs."""
+    table = Table(title="All of it", title_justify="left", box=None, pad_edge=False)
+    table.add_column("stack", overflow="fold")
+    for head in ("resources", "cold start", "low - high", "USD/h, least - most"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for one in found:
+        start, band = "", ""
+        if one.specs is not None:
+            phases = one.specs.serving.budget.values()
+            start = f"{sum(phase.expected_s for phase in phases):.0f} s"
+            band = f"{sum(phase.low_s for phase in phases):.0f} - {one.specs.slowest_start_s:.0f} s"
+        count = sum(resource.custom for resource in one.evaluation.resources)
+        cost = f"{_dollars(one.bill.least_usd_per_hour)} - {_dollars(one.bill.most_usd_per_hour)}"
+        table.add_row(one.stack.name, str(count), start, band, cost)
+    return table
 
 
 def _document(found: Rendering) -> Mapping[str, Any]:
@@ -228,12 +250,12 @@ def _deployment(specs: ModelSpecs) -> Table:
     rows = {
         "image": serving.image,
         "weights": engine.weights_uri + (" (ranks share one read)" if engine.distributed else ""),
-        "GPUs": f"{serving.gpus} of {instance.name} ({instance.gpu}), {specs.pods_per_node} pod(s) a node",
+        "GPUs": f"{serving.gpus} of {instance.name} ({instance.gpu}), {_several(specs.pods_per_node, 'pod')} a node",
         "host memory": f"{serving.memory_bytes / 2**30:.1f} GiB, request and limit",
         "CPU": f"{serving.cpu_millicores / 1000:.1f} cores requested",
-        "cold start": f"{fastest_s:.0f} to {specs.slowest_start_s:.0f} s predicted",
-        "start-up probe": f"{startup_seconds(serving)} s before a start counts as stuck",
-        "replicas": f"{scaling.min_replicas} to {scaling.max_replicas}, on at most {specs.max_nodes} nodes",
+        "cold start": f"{fastest_s:.0f} to {specs.slowest_start_s:.0f} s predicted, node and first compile included",
+        "start-up probe": f"{startup_seconds(serving)} s from the container's start before it counts as stuck",
+        "replicas": f"{scaling.min_replicas} to {scaling.max_replicas}, on at most {_several(specs.max_nodes, 'node')}",
         "cooldown": f"{scaling.cooldown_s} s, longer than the slowest start",
     }
     for what, value in rows.items():
@@ -242,7 +264,7 @@ def _deployment(specs: ModelSpecs) -> Table:
 
 
 def _bill(found: Bill) -> Table:
-    table = Table(title="Cost per hour, at most", title_justify="left", box=None, pad_edge=False)
+    table = Table(title=f"Cost per hour, at most ({list_prices()})", title_justify="left", box=None, pad_edge=False)
     table.add_column("item")
     table.add_column("USD/h", justify="right")
     table.add_column("note", overflow="fold")
@@ -257,3 +279,7 @@ def _bill(found: Bill) -> Table:
 
 def _dollars(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,.3f}"
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
