@@ -51,6 +51,9 @@ RUNS = 5
 GB = 10**9
 WEIGHTS_MB_S = 10.0
 """Of one connection in `weights`: far below what this machine serves, so that connections decide, not processors."""
+WEIGHTS_CLIENTS = "8"
+"""Each opens several connections. With 32, SeaweedFS on two cores gives up on reads that wait for seconds, and answers
+200 with no content, which the streamer takes for a broken object."""
 NODE_CACHE_MB_S = 1.0
 """Of one connection in `node-cache`: the tiny model then takes seconds, as a real one does at real rates."""
 
@@ -230,7 +233,7 @@ def weights(site: Site, runs: int, *, total_bytes: int) -> Samples:
         environment = {
             **os.environ,
             **site.store.environment(relay.endpoint),
-            "RUNAI_STREAMER_OBJ_CONCURRENCY": "32",
+            "RUNAI_STREAMER_OBJ_CONCURRENCY": WEIGHTS_CLIENTS,
             "RUNAI_STREAMER_S3_TIMEOUT": str(STREAMER_RETRY_S),  # as rendered
         }
         for _ in range(runs):
