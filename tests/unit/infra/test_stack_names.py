@@ -46,6 +46,16 @@ def test_a_file_nested_a_thousand_times(stacks: Path) -> None:
         read("dev", stacks)
 
 
+def test_a_number_without_an_end(stacks: Path) -> None:
+    """In a file alone: Pulumi's engine refuses it itself."""
+    path = stacks / "Pulumi.dev-llama-3-1-8b.yaml"
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document["config"]["coldstart:model"]["cost"] = {"max_usd_per_hour": float("inf")}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"model\.cost\.max_usd_per_hour: found inf\. It should be a finite number"):
+        read("dev-llama-3-1-8b", stacks)
+
+
 def patterns(tree: object) -> Iterator[str]:
     match tree:
         case dict():
