@@ -183,7 +183,7 @@ def test_no_verb_asks_anything_with_credentials_that_are_no_good(
     words: str,
     asked: list[str],
 ) -> None:
-    monkeypatch.setattr(teardown, "Engine", NoStates)
+    monkeypatch.setattr(teardown, "Backend", NoStates)
     credentials(front, monkeypatch)
     assert run(arguments) == 2
     said = capsys.readouterr()
