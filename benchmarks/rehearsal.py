@@ -237,7 +237,7 @@ def weights(site: Site, runs: int, *, total_bytes: int) -> Samples:
             "RUNAI_STREAMER_S3_TIMEOUT": str(STREAMER_RETRY_S),  # as rendered
         }
         # One connection's time is the limit's and hardly varies, and takes minutes: it is measured less often.
-        for way, times in (("streamed", runs), ("downloaded", max(1, runs // 2))):
+        for way, times in (("streamed", runs), ("downloaded", max(1, runs // 5))):
             for _ in range(times):
                 found[f"{way}, s"].append(_read(site.env, way, bucket, prefix, site.folder, environment, total_bytes))
     return found
