@@ -7,17 +7,14 @@ from html import escape
 
 from budget.plan import Plan
 from scripts.plan_words import LEVEL_WORDS, cost_lines, first_start, hourly_change, room, signed_seconds, verdict
-from scripts.waterfall import STYLE, dollars, svg, title
+from scripts.waterfall import document, dollars, svg, title
 
 
 def page(plans: Sequence[Plan]) -> str:
     """The picture with findings, levers and cost, as one HTML file that needs nothing else."""
-    body = "\n".join(_section(plan) for plan in plans)
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{escape(title(plans))}</title><style>{STYLE}</style></head><body>\n"
-        f"<h1>Cold start: {escape(title(plans))}</h1>\n{svg(plans)}\n{body}\n</body></html>\n"
-    )
+    body = "\n".join([svg(plans), *(_section(plan) for plan in plans)])
+    name = escape(title(plans))
+    return document(name, heading=f"Cold start: {name}", body=body)
 
 
 def _section(plan: Plan) -> str:

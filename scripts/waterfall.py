@@ -220,3 +220,19 @@ td, th { padding: 5px 8px; border-bottom: 1px solid #e1e6ec; text-align: left; v
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 .error { color: #b00020; font-weight: 600 } .warning { color: #9a5b00 } .info { color: #55606e }
 """
+
+
+def document(title: str, *, heading: str, body: str, style: str = "") -> str:
+    """A page around a picture, as one HTML file that needs nothing else.
+
+    Args:
+        title: escaped.
+        heading: escaped.
+        body: HTML.
+        style: CSS of this page beside that of all.
+    """
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        f"<title>{title}</title><style>{STYLE}{style}</style></head><body>\n"
+        f"<h1>{heading}</h1>\n{body}\n</body></html>\n"
+    )

@@ -11,7 +11,7 @@ from scripts.ledger.advice import next_step
 from scripts.ledger.facts import PHASES
 from scripts.ledger.record import Ledger, Segment
 from scripts.ledger.times import shown
-from scripts.waterfall import COLOURS, FONT, STYLE, seconds
+from scripts.waterfall import COLOURS, FONT, document, seconds
 
 WIDTH, LEFT, RIGHT = 960, 222, 26
 ROW, BAR, HEAD, FOOT = 52, 20, 64, 56
@@ -209,15 +209,14 @@ def _text(
 # ---- page ----------------------------------------------------------------------------------------------------------
 
 
+PAGE_STYLE = f"td:last-child{{overflow-wrap:anywhere}}.on{{color:#1f8a70}}.off{{color:{RED}}}.unknown{{color:{QUIET}}}"
+
+
 def page(ledgers: Sequence[Ledger]) -> str:
     """The picture with evidence, levers and what to do next, as one HTML file that needs nothing else."""
     title = _safe("; ".join(_title(ledger) for ledger in ledgers))
-    body = "\n".join(_section(ledger) for ledger in ledgers)
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{title}</title><style>{STYLE}td:last-child{{overflow-wrap:anywhere}}.on{{color:#1f8a70}}.off{{color:{RED}}}.unknown{{color:{QUIET}}}</style></head><body>\n"
-        f"<h1>Cold start measured</h1>\n{svg(ledgers)}\n{body}\n</body></html>\n"
-    )
+    body = "\n".join([svg(ledgers), *(_section(ledger) for ledger in ledgers)])
+    return document(title, heading="Cold start measured", body=body, style=PAGE_STYLE)
 
 
 def _section(ledger: Ledger) -> str:

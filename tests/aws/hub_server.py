@@ -155,7 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer(body=True)
 
     def answer(self, *, body: bool) -> None:
-        raise NotImplementedError
+        """What this one serves; each handler has its own."""
+        raise AssertionError(f"{type(self).__name__} answers nothing: {self.path}, body {body}")
 
     def reply(self, status: int, content: bytes = b"", *, body: bool = True, **headers: str) -> None:
         self.send_response(status)

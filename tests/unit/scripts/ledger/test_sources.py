@@ -186,7 +186,7 @@ class _Nodes:
         return body or {}
 
     def stream(self, path: str, query: Any, timeout_s: float) -> Any:
-        raise NotImplementedError
+        raise AssertionError(f"a probe watches nothing: {path} {query} {timeout_s}")
 
 
 def probed(api: _Nodes) -> Bundle:

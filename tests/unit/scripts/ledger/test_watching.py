@@ -40,7 +40,7 @@ class Scripted:
         return json.dumps(found)
 
     def send(self, method: str, path: str, body: Object | None = None, kind: str = "") -> Object:
-        raise NotImplementedError
+        raise AssertionError(f"a watcher changes nothing: {method} {path} {body} {kind}")
 
     def stream(self, path: str, query: Mapping[str, str], timeout_s: float) -> Iterator[str]:
         del path, timeout_s
