@@ -24,8 +24,9 @@ MEDIA_TYPES: dict[str, Codec] = {
 """Layers that a registry may hand out. Foreign and non-distributable ones are elsewhere, encrypted ones are closed."""
 PIECE_BYTES = 1 << 20
 """Most output at once, whatever the input unpacks to."""
-FEED_BYTES = 64 * 1024
-"""Compressed bytes handed to the inflater at once: what it can't unpack yet is copied each time."""
+FEED_BYTES = 256 * 1024
+"""Compressed bytes handed to the inflater at once. With fewer, threads spend their time passing pieces on; with more,
+what is not unpacked yet is copied each time."""
 BROKEN_GZIP = cast("type[Exception]", isal_zlib.error)
 """Its stub takes the class for an instance."""
 ZSTD_WINDOW_BYTES = 1 << 27

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from scripts.failure import Failure
+from scripts.images.ahead import Ahead
 from scripts.images.codec import Codec, Unpacked, codec_of
 from scripts.images.entry import Entry
 from scripts.images.source import LayerBlob, Source
@@ -43,7 +45,7 @@ class Layer:
 
 
 def read_layer(source: Source, blob: LayerBlob, where: str, *, meter: Meter, spool: Path | None = None) -> Layer:
-    """Reads a layer to its end.
+    """Reads a layer to its end: fetching, inflating and hashing its files each on a thread of its own.
 
     Args:
         source: where its bytes come from.
@@ -57,19 +59,26 @@ def read_layer(source: Source, blob: LayerBlob, where: str, *, meter: Meter, spo
     """
     codec = codec_of(blob.media_type, where)
     stored = _Hashed(source.open(blob), blob.bytes, where, meter)
-    unpacked = Unpacked(iter(stored), codec, where)
-    stream = _Stream(unpacked, spool)
-    entries = list(TarReader(iter(stream), where))
+    with Ahead(iter(stored)) as compressed:
+        unpacked = _Marked(Unpacked(iter(compressed), codec, where))
+        with Ahead(iter(unpacked)) as plain:
+            stream = _Stream(iter(plain), spool)
+            entries = list(TarReader(iter(stream), where))
+        for _ in compressed:
+            pass
     stored.check(blob.digest)
     if stream.digest != blob.diff_id:
         raise Failure(f"{where}: its tar stream is {stream.digest}, the configuration says {blob.diff_id}: not trusted")
-    _estimate_packed(entries, stream.marks)
+    for entry in entries:
+        if entry.stored_bytes:
+            end = unpacked.packed_at(entry.offset + entry.stored_bytes)
+            entry.packed_bytes = max(0, round(end - unpacked.packed_at(entry.offset)))
     return Layer(
         digest=blob.digest,
         diff_id=blob.diff_id,
         codec=codec,
         bytes=blob.bytes,
-        unpacked_bytes=unpacked.bytes,
+        unpacked_bytes=stream.bytes,
         entries=tuple(entries),
     )
 
@@ -93,21 +102,50 @@ class _Hashed:
             raise Failure(f"{self._where}: truncated: {self._bytes} of {self._size} bytes")
 
     def check(self, digest: str) -> None:
-        """Raises Failure unless the bytes are those of the digest."""
-        for _ in self:
-            pass
+        """Raises Failure unless the bytes, all read by now, are those of the digest."""
         found = f"sha256:{self._hash.hexdigest()}"
         if found != digest:
             raise Failure(f"{self._where}: its bytes are {found}, the manifest says {digest}: not trusted")
 
 
-class _Stream:
-    """The tar stream, hashed, spooled, and with marks that tell how far the compressed bytes were at each piece."""
+class _Marked:
+    """The tar stream, with marks that tell how far the compressed bytes were at each piece.
 
-    def __init__(self, unpacked: Unpacked, spool: Path | None) -> None:
-        self._unpacked, self._spool = unpacked, spool
+    Attributes:
+        offsets: of each mark in the tar stream.
+        packed: compressed bytes behind it.
+    """
+
+    def __init__(self, unpacked: Unpacked) -> None:
+        self._unpacked = unpacked
+        self.offsets, self.packed = array("q", [0]), array("q", [0])
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._unpacked:
+            if self._unpacked.bytes - self.offsets[-1] >= MARK_BYTES:
+                self._mark()
+            yield piece
+        self._mark()
+
+    def _mark(self) -> None:
+        self.offsets.append(self._unpacked.bytes)
+        self.packed.append(self._unpacked.consumed_bytes)
+
+    def packed_at(self, offset: int) -> float:
+        """Compressed bytes behind this place of the tar stream, in a straight line between two marks."""
+        index = min(bisect_right(self.offsets, offset), len(self.offsets) - 1)
+        low, high = self.offsets[max(0, index - 1)], self.offsets[index]
+        low_packed, high_packed = self.packed[max(0, index - 1)], self.packed[index]
+        return low_packed + (high_packed - low_packed) * (offset - low) / (high - low) if high > low else high_packed
+
+
+class _Stream:
+    """The tar stream, counted, hashed and spooled on its way."""
+
+    def __init__(self, pieces: Iterator[bytes], spool: Path | None) -> None:
+        self._pieces, self._spool = pieces, spool
         self._hash = hashlib.sha256()
-        self.marks: list[tuple[int, int]] = [(0, 0)]
+        self.bytes = 0
 
     @property
     def digest(self) -> str:
@@ -115,24 +153,13 @@ class _Stream:
         return f"sha256:{self._hash.hexdigest()}"
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._spool is None:
-            yield from self._pieces()
-            return
-        with self._spool.open("wb") as file:
-            for piece in self._pieces():
-                _keep(file, piece, self._spool)
+        with nullcontext() if self._spool is None else self._spool.open("wb") as file:
+            for piece in self._pieces:
+                self._hash.update(piece)
+                self.bytes += len(piece)
+                if file is not None and self._spool is not None:
+                    _keep(file, piece, self._spool)
                 yield piece
-
-    def _pieces(self) -> Iterator[bytes]:
-        for piece in self._unpacked:
-            self._hash.update(piece)
-            if self._unpacked.bytes - self.marks[-1][0] >= MARK_BYTES:
-                self.marks.append(self._mark())
-            yield piece
-        self.marks.append(self._mark())
-
-    def _mark(self) -> tuple[int, int]:
-        return self._unpacked.bytes, self._unpacked.consumed_bytes
 
 
 def _keep(file: BinaryIO, piece: bytes, spool: Path) -> None:
@@ -141,17 +168,3 @@ def _keep(file: BinaryIO, piece: bytes, spool: Path) -> None:
     except OSError as error:
         folder = spool.parent.parent
         raise Failure(f"{folder}: no room for tar streams: {error.strerror}: set TMPDIR to a larger disk") from error
-
-
-def _estimate_packed(entries: Sequence[Entry], marks: Sequence[tuple[int, int]]) -> None:
-    """Shares the compressed bytes between each two marks over what was unpacked from them."""
-    offsets = [mark[0] for mark in marks]
-
-    def at(offset: int) -> float:
-        index = min(bisect_right(offsets, offset), len(marks) - 1)
-        (low, low_packed), (high, high_packed) = marks[max(0, index - 1)], marks[index]
-        return low_packed + (high_packed - low_packed) * (offset - low) / (high - low) if high > low else high_packed
-
-    for entry in entries:
-        if entry.stored_bytes:
-            entry.packed_bytes = max(0, round(at(entry.offset + entry.stored_bytes) - at(entry.offset)))

@@ -16,7 +16,7 @@ from scripts.images.source import Image, LayerBlob, check_platform, document, im
 from scripts.registry import Manifest, Reference, platform
 
 REF_NAME = "org.opencontainers.image.ref.name"
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 18
 
 
 class LayoutSource:

@@ -59,7 +59,8 @@ def read_layers(
 
     workers = max(1, min(LAYERS_AT_ONCE, os.cpu_count() or 1, len(jobs)))
     with ThreadPoolExecutor(workers, thread_name_prefix="layer") as pool:
-        futures = {digest: pool.submit(read, *job) for digest, job in jobs.items()}
+        largest_first = sorted(jobs, key=lambda digest: -image.layers[jobs[digest][0]].bytes)
+        futures = {digest: pool.submit(read, *jobs[digest]) for digest in largest_first}
         try:
             done, _ = wait(futures.values(), return_when=FIRST_EXCEPTION)
             failed = [future for future in done if future.exception() is not None]
