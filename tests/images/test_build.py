@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,13 +67,23 @@ def wheels(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_real_builder_builds_it_in_even_layers_and_it_runs(
-    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The builder's storage: its own, and unmounted in the end, or nobody could remove it."""
     storage = tmp_path / "storage.conf"
     storage.write_text(f'[storage]\ndriver = "overlay"\nrunroot = "{tmp_path}/run"\ngraphroot = "{tmp_path}/graph"\n')
     monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
     monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
+    yield
+    mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for place in sorted((place for place in mounted if place.startswith(f"{tmp_path}/")), reverse=True):
+        subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_real_builder_builds_it_in_even_layers_and_it_runs(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     program = buildah()
     base = image(python_base(), config={"config": ENVIRONMENT})
     with LoopbackRegistry() as registry:

@@ -52,13 +52,19 @@ def test_what_the_maker_raises_comes_after_what_it_made() -> None:
             next(taken)
 
 
-def test_a_consumer_that_fails_leaves_no_thread_behind() -> None:
-    def endless() -> Iterator[bytes]:
-        while True:
-            yield b"more"
+def endless() -> Iterator[bytes]:
+    while True:
+        yield b"more"
 
-    before = running()
-    with pytest.raises(ValueError, match="enough"), Ahead(endless()) as outer, Ahead(iter(outer)) as inner:
+
+def give_up(pieces: Iterator[bytes]) -> None:
+    with Ahead(pieces) as outer, Ahead(iter(outer)) as inner:
         for _ in inner:
             raise ValueError("enough")
+
+
+def test_a_consumer_that_fails_leaves_no_thread_behind() -> None:
+    before = running()
+    with pytest.raises(ValueError, match="enough"):
+        give_up(endless())
     assert running() == before
