@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import cast
@@ -24,6 +24,8 @@ TYPICAL_FAT_INDEX = 6
 """A typical engine image: a base, a dozen layers, and in the middle one that holds the Python packages."""
 ORDERS = 16
 """Default containerd lets its layers race for download slots: this many fixed shuffles stand for the race."""
+LEAST_KEPT = 0.05
+"""Of a layer, however much of it does not belong there: folders, links, what no rule knows."""
 DIRTY_SHARE = 0.15
 """Share of available memory that may hold unwritten data before writers are slowed (Linux: between 10 and 20 %)."""
 
@@ -76,6 +78,20 @@ def layers_of(image: ImageCase, coefficients: Coefficients) -> tuple[Layer, ...]
             unpacked_bytes=layer.bytes * ratio if layer.unpacked_bytes is None else layer.unpacked_bytes,
         )
         for layer in cases
+    )
+
+
+def without_waste(layers: Sequence[LayerCase]) -> tuple[LayerCase, ...]:
+    """The same layers once what was found in them is gone; of each a twentieth stays."""
+    return tuple(
+        replace(
+            layer,
+            bytes=layer.bytes * kept,
+            unpacked_bytes=None if layer.unpacked_bytes is None else layer.unpacked_bytes * kept,
+            waste_bytes=0.0,
+        )
+        for layer in layers
+        if (kept := max(LEAST_KEPT, 1 - (layer.waste_bytes or 0.0) / layer.bytes))
     )
 
 

@@ -10,7 +10,7 @@ from budget.coefficients import Coefficients
 from budget.cost import DEFAULT_TERMS, Cost, Terms, cost_of
 from budget.disk import SOCI_FLOOR_MIB_S, Disk, disk_rate
 from budget.feasibility import FP8_WEIGHT_ONLY, quantization_of
-from budget.image import TYPICAL_LAYERS, even_layers, layers_of, unpacked_bytes
+from budget.image import TYPICAL_LAYERS, even_layers, layers_of, unpacked_bytes, without_waste
 from budget.instances import MIB_S_TO_MB_S, instances
 from budget.phases import Budget, budget_of
 from budget.scenario import LayerCase, PullCase, Scenario
@@ -116,13 +116,16 @@ def _rebalanced(scenario: Scenario, coefficients: Coefficients) -> Scenario | No
 def _slim(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
     if scenario.image.cached:
         return None
-    layers = tuple(
-        LayerCase(bytes=layer.bytes * SLIM_SHARE, unpacked_bytes=layer.unpacked_bytes * SLIM_SHARE)
-        for layer in layers_of(scenario.image, coefficients)
-    )
-    known = scenario.image.layers is not None
-    image = replace(scenario.image, bytes=scenario.image.bytes * SLIM_SHARE, layers=layers if known else None)
-    return replace(scenario, image=image)
+    now, known = scenario.image, scenario.image.layers or ()
+    if any(layer.waste_bytes is not None for layer in known):
+        layers = without_waste(known)
+    else:
+        layers = tuple(
+            LayerCase(bytes=layer.bytes * SLIM_SHARE, unpacked_bytes=layer.unpacked_bytes * SLIM_SHARE)
+            for layer in layers_of(now, coefficients)
+        )
+    slim = replace(now, bytes=sum(layer.bytes for layer in layers), layers=layers if known else None)
+    return replace(scenario, image=slim) if slim.bytes < now.bytes else None
 
 
 def _zstd(scenario: Scenario, coefficients: Coefficients) -> Scenario | None:
@@ -262,7 +265,8 @@ LEVERS = (
     Lever(name="soci-tuning", what="SOCI's whole tuning: 20 downloads, one unpack per two vCPUs, chunks,"
     " discard", pull=_soci_tuning),
     Lever(name="rebalance-layers", what="the same image re-cut into even layers", pull=_rebalanced),
-    Lever(name="slim-image", what=f"a slim image, {SLIM_SHARE:.0%} of the bytes", pull=_slim),
+    Lever(name="slim-image", what=f"a slim image: {SLIM_SHARE:.0%} of the bytes, or as `image inspect`"
+    " found", pull=_slim),
     Lever(name="zstd", what="layers compressed with zstd", pull=_zstd),
     Lever(name="private-registry", what="the image in a private registry of the region", pull=_private_registry),
     Lever(name="nvme", what="images on the instance's NVMe", pull=_nvme),

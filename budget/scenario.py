@@ -34,10 +34,17 @@ class NodeCase:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerCase:
-    """One layer as far as it is known: `unpacked_bytes` None falls back to the image's ratio."""
+    """One layer as far as it is known.
+
+    Attributes:
+        bytes: compressed.
+        unpacked_bytes: None falls back to the image's ratio.
+        waste_bytes: compressed bytes of what does not belong in it; None when nobody has looked inside.
+    """
 
     bytes: float
     unpacked_bytes: float | None = None
+    waste_bytes: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,7 +30,8 @@ from budget.scenario import (
 )
 from budget.scenario import WeightsPath as BudgetPath
 from budget.streamer import rank_connections, rank_memory_limit_bytes, streamer_clients, streamer_release
-from infra.settings import DIGEST, Model, Profile, WeightsPath
+from infra.settings import DIGEST, LayerCodec, Model, Profile, WeightsPath
+from infra.settings import ImageFacts as StatedImage
 from infra.stack_file import STACKS, Stack, facts_path
 from nodeconfig.bottlerocket import NodeSpec
 from nodeconfig.storage import Storage
@@ -85,19 +86,26 @@ def image_case(model: Model) -> ImageCase:
     """The image for a scenario. A digest does not change its size, so the tag is looked up."""
     stated, known = model.image_facts, known_images().get(model.image.partition("@")[0])
     if stated is not None:
-        bytes_, layers = stated.compressed_bytes, tuple(LayerCase(bytes=size) for size in stated.layers) or None
+        bytes_, layers = stated.compressed_bytes, _layers(stated)
     else:
         bytes_, layers = known.bytes if known else TYPICAL_ENGINE_IMAGE_BYTES, None
     volume = model.nodes.volume
     return ImageCase(
         bytes=bytes_,
         layers=layers,
-        unpack_ratio=stated.unpacked_bytes / bytes_ if stated is not None and stated.unpacked_bytes else None,
         registry="docker-hub" if _on_docker_hub(model.image) else "ecr",
         cached=volume.snapshot_id is not None,
         hydration_mib_s=volume.initialization_mib_s,
         cuda=_cuda(vllm_version(model)),
     )
+
+
+def _layers(stated: StatedImage) -> tuple[LayerCase, ...] | None:
+    nobody_looked = (None,) * len(stated.layers)
+    each = zip(
+        stated.layers, stated.unpacked_layers or nobody_looked, stated.waste_layers or nobody_looked, strict=True
+    )
+    return tuple(LayerCase(bytes=size, unpacked_bytes=plain, waste_bytes=waste) for size, plain, waste in each) or None
 
 
 def _cuda(version: tuple[int, int, int] | None) -> tuple[int, int] | None:
@@ -171,7 +179,7 @@ def scenario(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False)
         instance=instance,
         node=NodeCase(warm=False),
         image=image_case(model),
-        pull=_pull(node),
+        pull=_pull(node, model.image_facts.codec if model.image_facts else LayerCodec.GZIP),
         disk=disk,
         disk_gib=disk_gib,
         model=ModelCase(
@@ -225,14 +233,14 @@ def streamer_bytes(model: Model) -> int | None:
     return int(asked * GIB) if asked else None
 
 
-def _pull(node: NodeSpec) -> PullCase:
-    soci = node.soci
+def _pull(node: NodeSpec, codec: LayerCodec) -> PullCase:
+    soci, gzip = node.soci, "igzip" if node.instance.arch == "x86_64" else "unpigz"
     return PullCase(
         snapshotter="soci",
         downloads=soci.downloads.value,
         unpacks=soci.unpacks.value,
         chunk_bytes=soci.chunk_mib.value * 2**20,
-        decompressor="igzip" if node.instance.arch == "x86_64" else "unpigz",
+        decompressor="zstd" if codec is LayerCodec.ZSTD else gzip,
         discard=soci.discard,
     )
 

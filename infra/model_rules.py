@@ -146,12 +146,29 @@ def _image_source(stack: Stack, model: Model) -> Iterator[Problem]:
 
 def _image_facts(model: Model) -> Iterator[Problem]:
     facts = model.image_facts
-    if facts is not None and facts.layers and sum(facts.layers) != facts.compressed_bytes:
+    if facts is None:
+        return
+    if facts.layers and sum(facts.layers) != facts.compressed_bytes:
         yield Problem(
             "model.image_facts.layers",
             f"sum to {sum(facts.layers)} bytes, compressed_bytes says {facts.compressed_bytes}",
             "Let `coldstart image inspect --write` write both.",
         )
+    for name in ("unpacked_layers", "waste_layers"):
+        of_each: tuple[int, ...] = getattr(facts, name)
+        if of_each and len(of_each) != len(facts.layers):
+            yield Problem(
+                f"model.image_facts.{name}",
+                f"{len(of_each)} of them, and {len(facts.layers)} layers",
+                "One for each layer, in the same order: let `coldstart image inspect --write` write them.",
+            )
+    for index, (waste, size) in enumerate(zip(facts.waste_layers, facts.layers, strict=False)):
+        if waste > size:
+            yield Problem(
+                f"model.image_facts.waste_layers[{index}]",
+                f"{waste} bytes in a layer of {size}",
+                "At most the layer's own: let `coldstart image inspect --write` write them.",
+            )
 
 
 def _scaling(model: Model) -> Iterator[Problem]:

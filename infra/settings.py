@@ -118,6 +118,13 @@ class Presence(StrEnum):
     PRESENT = "present"
 
 
+class LayerCodec(StrEnum):
+    """What layers are compressed with."""
+
+    GZIP = "gzip"
+    ZSTD = "zstd"
+
+
 class Profile(StrEnum):
     """What a model's start is tuned for."""
 
@@ -660,12 +667,20 @@ class ImageFacts(Tree):
     layers: tuple[Annotated[int, Field(ge=1)], ...] = setting(
         (), what="Compressed bytes of each layer.", why="Empty: a typical split is assumed.", unit="bytes"
     )
-    unpacked_bytes: int | None = setting(
-        None,
-        what="Sum of the layers' tar streams, which `coldstart image inspect --write` has read.",
+    unpacked_layers: tuple[Annotated[int, Field(ge=0)], ...] = setting(
+        (),
+        what="Bytes of each layer's tar stream, as `coldstart image inspect --write` has read them.",
+        why="Empty: 1.95 times the compressed ones, as measured engine images have.",
         unit="bytes",
-        why="Unset: 1.95 times the compressed ones, as measured engine images have.",
-        ge=1,
+    )
+    waste_layers: tuple[Annotated[int, Field(ge=0)], ...] = setting(
+        (),
+        what="Compressed bytes in each layer that `coldstart image inspect --write` found not to belong there.",
+        why="Empty: nobody has looked, and a plan takes a typical slim image.",
+        unit="bytes",
+    )
+    codec: LayerCodec = setting(
+        LayerCodec.GZIP, what="What the layers are compressed with.", why="What builders write unless told otherwise."
     )
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 import click
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from budget.problems import bad_input, did_you_mean
 from infra.settings import KINDS
+from infra.shapes import EXAMPLES
 from infra.stack_file import subtree
 
 
@@ -126,7 +127,7 @@ def _explanation(key: str, field: FieldInfo) -> Explanation:
     return Explanation(
         key=key,
         meaning=field.description or "",
-        allowed=_allowed(field),
+        allowed=_allowed(field.annotation, field.metadata),
         unit=extra.get("unit", ""),
         default=_default(field),
         why=extra.get("why", ""),
@@ -156,46 +157,47 @@ def _written(value: Any) -> str:  # noqa: ANN401 - any default
             return str(value)
 
 
-def _allowed(field: FieldInfo) -> str:
-    kind = _kind(field.annotation)
-    pattern = next(
-        (rule.pattern for rule in field.metadata if isinstance(rule, StringConstraints) and rule.pattern), None
-    )
-    pattern = pattern or next((found for rule in field.metadata if (found := getattr(rule, "pattern", None))), None)
-    if kind == "text" and pattern:
-        kind = f"text like {pattern}"
-    bounds: list[str] = []
-    for rule in field.metadata:
+def _allowed(annotation: object, metadata: Iterable[object]) -> str:
+    """What may be written: a kind, the example of its pattern, its bounds."""
+    rules = [inner for rule in metadata for inner in (rule.metadata if isinstance(rule, FieldInfo) else [rule])]
+    pattern = next((found for rule in rules if (found := getattr(rule, "pattern", None))), None)
+    kind = f"text such as {EXAMPLES.get(pattern, pattern)}" if pattern else _kind(annotation)
+    return " ".join([kind, *_bounds(rules)])
+
+
+def _bounds(rules: Sequence[object]) -> Iterator[str]:
+    for rule in rules:
         match rule:
             case Ge():
-                bounds.append(f"≥ {rule.ge}")
+                yield f"≥ {rule.ge}"
             case Gt():
-                bounds.append(f"> {rule.gt}")
+                yield f"> {rule.gt}"
             case Le():
-                bounds.append(f"≤ {rule.le}")
+                yield f"≤ {rule.le}"
             case Lt():
-                bounds.append(f"< {rule.lt}")
+                yield f"< {rule.lt}"
             case _:
                 pass
-    return " ".join([kind, *bounds])
 
 
-def _kind(annotation: object) -> str:  # noqa: PLR0911 - one line a kind of annotation
+def _kind(annotation: object) -> str:
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return _kind_of_class(annotation)
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return ", ".join(str(part) for part in parts)
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return ", ".join(str(member.value) for member in annotation)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "see below"
     if origin is tuple:
         return f"list of {_kind(parts[0])}"
     if origin is dict:
         return "mapping of text to text"
-    named = {int: "whole number", float: "number", bool: "true, false", str: "text"}
-    if annotation in named:
-        return named[cast("type", annotation)]
-    pattern = next((part.pattern for part in parts if isinstance(part, StringConstraints)), None)
-    if pattern:
-        return f"text like {pattern}"
+    if origin is Annotated:
+        return _allowed(parts[0], parts[1:])
     return " or ".join(_kind(part) for part in parts if part is not type(None))
+
+
+def _kind_of_class(kind: type) -> str:
+    if issubclass(kind, Enum):
+        return ", ".join(str(member.value) for member in kind)
+    if issubclass(kind, BaseModel):
+        return "see below"
+    return {int: "whole number", float: "number", bool: "true, false", str: "text"}[kind]

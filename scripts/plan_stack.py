@@ -24,7 +24,7 @@ STACK_KEYS: Mapping[str, str] = {
     "instance": "model.nodes.instance",
     "image.bytes": "model.image_facts.compressed_bytes",
     "image.layers": "model.image_facts.layers",
-    "image.unpack_ratio": "model.image_facts.unpacked_bytes",
+    "image.unpack_ratio": "model.image_facts.unpacked_layers",
     "image.hydration_mib_s": "model.nodes.volume.initialization_mib_s",
     "disk.kind": "model.nodes.disk",
     "disk.size_gib": "model.nodes.volume.size_gib",

@@ -76,6 +76,7 @@ class _Node(_Tree):
 class _Layer(_Tree):
     bytes: Bytes
     unpacked_bytes: Bytes | None = None
+    waste_bytes: Annotated[Number, Field(ge=0, le=TB)] | None = None
 
 
 class _Image(_Tree):
@@ -354,7 +355,7 @@ def _pair(version: str | None) -> tuple[int, int] | None:
 
 def _layer(layer: float | _Layer) -> LayerCase:
     if isinstance(layer, _Layer):
-        return LayerCase(bytes=layer.bytes, unpacked_bytes=layer.unpacked_bytes)
+        return LayerCase(bytes=layer.bytes, unpacked_bytes=layer.unpacked_bytes, waste_bytes=layer.waste_bytes)
     return LayerCase(bytes=layer)
 
 
@@ -427,4 +428,10 @@ def _absurd(scenario: Scenario) -> Iterator[Problem]:
                 f"image.layers[{index}].unpacked_bytes",
                 f"{layer.unpacked_bytes:.0f} bytes out of {layer.bytes:.0f}",
                 "Allowed: 0.5 to 200 times the compressed bytes.",
+            )
+        if layer.waste_bytes is not None and layer.waste_bytes > layer.bytes:
+            yield Problem(
+                f"image.layers[{index}].waste_bytes",
+                f"{layer.waste_bytes:.0f} bytes in a layer of {layer.bytes:.0f}",
+                "At most the layer's own compressed bytes.",
             )

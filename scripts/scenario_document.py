@@ -58,9 +58,8 @@ def _fields(part: DataclassInstance) -> dict[str, Any]:
 
 
 def _written(layer: LayerCase) -> float | dict[str, float]:
-    if layer.unpacked_bytes is None:
-        return layer.bytes
-    return {"bytes": layer.bytes, "unpacked_bytes": layer.unpacked_bytes}
+    known = {name: value for name, value in asdict(layer).items() if value is not None}
+    return known if len(known) > 1 else layer.bytes
 
 
 def _text(version: tuple[int, int] | None) -> str | None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from budget.estimate import Estimate
+from budget.image import without_waste
+from budget.scenario import LayerCase
 from scripts.images.codec import Codec
 from scripts.images.cut import LAYER_S, even_cut
 from scripts.images.findings import Finding, findings
@@ -43,6 +45,7 @@ class Inspection:
         sizes: of the layers, as a pull sees them.
         soci: predicted pull with SOCI tuned for the instance.
         containerd: predicted pull with default containerd.
+        waste: compressed bytes in each layer of what was found not to belong there.
         binding: index of the layer that a SOCI pull waits for last.
         actions: what to do, the largest saving first.
     """
@@ -54,6 +57,7 @@ class Inspection:
     findings: Sequence[Finding]
     puller: Puller
     sizes: Sequence[Sizes]
+    waste: Sequence[int]
     soci: Estimate
     containerd: Estimate
     binding: int
@@ -113,6 +117,7 @@ def inspect(
     root = merged(layers, image.name)
     found = findings(layers, root, image.config)
     sizes, codec = sizes_of(layers), codec_of_layers(layers)
+    waste = _waste(found, sizes)
     soci = puller.soci(sizes, codec)
     return Inspection(
         image=image,
@@ -122,10 +127,11 @@ def inspect(
         findings=found,
         puller=puller,
         sizes=sizes,
+        waste=waste,
         soci=soci,
         containerd=puller.containerd(sizes, codec),
         binding=_binding(sizes),
-        actions=_actions(root, found, puller, sizes, codec, soci.expected_s),
+        actions=_actions(root, waste, puller, sizes, codec, soci.expected_s),
     )
 
 
@@ -134,12 +140,12 @@ def _binding(sizes: Sequence[Sizes]) -> int:
 
 
 def _actions(
-    root: Root, found: Sequence[Finding], puller: Puller, sizes: Sequence[Sizes], codec: Codec, now_s: float
+    root: Root, waste: Sequence[int], puller: Puller, sizes: Sequence[Sizes], codec: Codec, now_s: float
 ) -> Sequence[Action]:
     """Each action alone, predicted; those that save nothing are left out."""
     tried = [
         _even(root, puller, sizes, codec),
-        _slim(found, puller, sizes, codec),
+        _slim(waste, puller, sizes, codec),
         _zstd(puller, sizes, codec),
     ]
     actions = [
@@ -165,22 +171,27 @@ def _even(root: Root, puller: Puller, sizes: Sequence[Sizes], codec: Codec) -> T
     )
 
 
-def _slim(found: Sequence[Finding], puller: Puller, sizes: Sequence[Sizes], codec: Codec) -> Tried:
-    """Everything that was found, removed from its layer; of every layer a twentieth stays."""
-    less = [0.0] * len(sizes)
+def _waste(found: Sequence[Finding], sizes: Sequence[Sizes]) -> Sequence[int]:
+    """A file may be found twice, as a header in a CUDA development package is: no layer holds more than itself."""
+    waste = [0] * len(sizes)
     for finding in found:
         if finding.bytes:
             for layer, size in finding.layers.items():
-                less[layer] += size
-    slimmed = [
-        Sizes(bytes=kept, unpacked_bytes=each.unpacked_bytes * kept / each.bytes)
-        for each, gone in zip(sizes, less, strict=True)
-        if (kept := max(0.05 * each.bytes, each.bytes - gone)) and each.bytes
+                waste[layer] += size
+    return [min(each, round(size.bytes)) for each, size in zip(waste, sizes, strict=True)]
+
+
+def _slim(waste: Sequence[int], puller: Puller, sizes: Sequence[Sizes], codec: Codec) -> Tried:
+    """Everything that was found, removed from its layer."""
+    cases = [
+        LayerCase(bytes=each.bytes, unpacked_bytes=each.unpacked_bytes, waste_bytes=gone)
+        for each, gone in zip(sizes, waste, strict=True)
+        if each.bytes
     ]
+    slimmed = [Sizes(bytes=each.bytes, unpacked_bytes=each.unpacked_bytes or 0.0) for each in without_waste(cases)]
     if not slimmed:
         return None
-    total = sum(each.bytes for each in sizes) - sum(each.bytes for each in slimmed)
-    return "slim", f"remove what the findings name, {total / 1e9:.2f} GB", puller.soci(slimmed, codec).expected_s
+    return "slim", f"remove what the findings name, {sum(waste) / 1e9:.2f} GB", puller.soci(slimmed, codec).expected_s
 
 
 def _zstd(puller: Puller, sizes: Sequence[Sizes], codec: Codec) -> Tried:

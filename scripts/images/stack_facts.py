@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from budget.problems import bad_input
 from infra.stack_file import PROJECT
+from scripts.images.codec import Codec
 from scripts.images.prediction import Sizes
 
 
@@ -23,19 +24,27 @@ def write_image(path: Path, image: str) -> None:
     _edit(path, "image", image)
 
 
-def write_facts(path: Path, sizes: Sequence[Sizes]) -> None:
-    """Writes the layers of the image into a model's stack file; comments and order stay.
+def write_facts(path: Path, sizes: Sequence[Sizes], waste: Sequence[int], codec: Codec) -> None:
+    """Writes what an inspection found into a model's stack file; comments and order stay.
 
     Args:
         path: of the stack file.
-        sizes: of the layers, in image order.
+        sizes: of the layers of its image, in image order.
+        waste: compressed bytes in each that do not belong there.
+        codec: what they are compressed with.
 
     Raises:
         BadInput: the file can't be written.
     """
     layers = [round(each.bytes) for each in sizes]
-    unpacked = sum(round(each.unpacked_bytes) for each in sizes)
-    _edit(path, "image_facts", {"compressed_bytes": sum(layers), "layers": layers, "unpacked_bytes": unpacked})
+    facts = {
+        "compressed_bytes": sum(layers),
+        "layers": layers,
+        "unpacked_layers": [round(each.unpacked_bytes) for each in sizes],
+        "waste_layers": list(waste),
+        "codec": codec,
+    }
+    _edit(path, "image_facts", facts)
 
 
 def _edit(path: Path, key: str, value: object) -> None:

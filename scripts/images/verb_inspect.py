@@ -22,7 +22,7 @@ from scripts.registry import HttpRegistry
 @click.command(name="inspect")
 @click.argument("reference", metavar="STACK|IMAGE")
 @instance_option
-@click.option("--write", is_flag=True, help="Write the layers into the stack file, for every later plan.")
+@click.option("--write", is_flag=True, help="Write what was found into the stack file, for every later plan.")
 @click.option("--html", "html_path", type=click.Path(path_type=Path), help="Write a page.")
 @json_option
 def command(reference: str, *, instance: str | None, write: bool, html_path: Path | None, as_json: bool) -> None:
@@ -39,7 +39,7 @@ def command(reference: str, *, instance: str | None, write: bool, html_path: Pat
     if html_path is not None:
         _write_text(html_path, page(found))
     if write and subject.stack_path is not None:
-        write_facts(subject.stack_path, found.sizes)
+        write_facts(subject.stack_path, found.sizes, found.waste, found.codec)
         click.echo(f"wrote model.image_facts into {subject.stack_path.name}", err=True)
     if as_json:
         click.echo(json.dumps(document(found), indent=2))

@@ -106,9 +106,20 @@ def test_known_settings(key: str, row: dict[str, str]) -> None:
     assert {name: getattr(ROWS[key], name) for name in row} == row
 
 
-@pytest.mark.parametrize("key", ["environment.account", "environment.region", "model.revision", "model.image"])
-def test_what_a_text_must_look_like_is_said(key: str) -> None:
-    assert ROWS[key].allowed.startswith("text like ^")
+@pytest.mark.parametrize(
+    ("key", "allowed"),
+    [
+        ("environment.account", "text such as 111122223333"),
+        ("environment.network.zones", "list of text such as a"),
+        ("model.image_facts.layers", "list of whole number ≥ 1"),
+    ],
+)
+def test_what_may_be_written_is_said_by_example(key: str, allowed: str) -> None:
+    assert ROWS[key].allowed == allowed
+
+
+def test_no_one_is_shown_a_regular_expression() -> None:
+    assert [key for key, row in ROWS.items() if "^" in row.allowed or row.allowed.endswith(" ")] == []
 
 
 # ---- the command ----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,9 @@ def test_layers_written_into_the_stack_file_are_what_plans_use(
     assert yaml.safe_load(written)["config"]["coldstart:model"]["image_facts"] == {
         "compressed_bytes": sum(sizes),
         "layers": sizes,
-        "unpacked_bytes": sum(len(tar) for tar, _ in fat.layers),
+        "unpacked_layers": [len(tar) for tar, _ in fat.layers],
+        "waste_layers": [0] * len(sizes),
+        "codec": "gzip",
     }
     planned = scenario_of(STACK, stacks)
     assert [layer.bytes for layer in planned.image.layers] == sizes
@@ -159,11 +162,25 @@ def test_layers_written_into_the_stack_file_are_what_plans_use(
 
 def test_a_plan_says_what_a_repack_and_a_slim_image_would_save(stacks: Path) -> None:
     path = stacks / "Pulumi.dev-llama-3-1-8b.yaml"
-    write_facts(path, [Sizes(bytes=size, unpacked_bytes=2 * size) for size in (2e8, 5e9, 1e8)])
-    plan = plan_of(scenario_of("dev-llama-3-1-8b", stacks))
-    saved = {effect.lever: effect.saves_s for effect in plan.levers}
-    assert saved["rebalance-layers"] > 10
-    assert saved["slim-image"] > 5
+    sizes = [Sizes(bytes=size, unpacked_bytes=2 * size) for size in (2e8, 5e9, 1e8)]
+
+    def saved(waste: Sequence[int]) -> dict[str, float]:
+        write_facts(path, sizes, waste, "gzip")
+        plan = plan_of(scenario_of("dev-llama-3-1-8b", stacks))
+        return {effect.lever: effect.saves_s for effect in plan.levers}
+
+    found = saved([0, 2_500_000_000, 0])
+    assert found["rebalance-layers"] > 10
+    assert found["slim-image"] == pytest.approx(2 * saved([0, 1_250_000_000, 0])["slim-image"], rel=0.1)
+    assert "slim-image" not in saved([0, 0, 0])
+    assert saved([])["slim-image"] > 5
+
+
+def test_zstd_layers_are_planned_as_such(stacks: Path) -> None:
+    path = stacks / "Pulumi.dev-llama-3-1-8b.yaml"
+    write_facts(path, [Sizes(bytes=5e9, unpacked_bytes=1e10)], [0], "zstd")
+    assert scenario_of("dev-llama-3-1-8b", stacks).pull.decompressor == "zstd"
+    assert "zstd" not in {effect.lever for effect in plan_of(scenario_of("dev-llama-3-1-8b", stacks)).levers}
 
 
 def test_the_command_line_plans_from_the_layers_and_shows_both_levers(
@@ -181,7 +198,10 @@ def test_the_command_line_plans_from_the_layers_and_shows_both_levers(
 
     assert pull_of(planned())["layers_known"] is False
     write_facts(
-        stacks / f"Pulumi.{name}.yaml", [Sizes(bytes=size, unpacked_bytes=2.2 * size) for size in (2e8, 5e9, 1e8)]
+        stacks / f"Pulumi.{name}.yaml",
+        [Sizes(bytes=size, unpacked_bytes=2.2 * size) for size in (2e8, 5e9, 1e8)],
+        [0, 2_500_000_000, 0],
+        "gzip",
     )
     found = planned()
     detail = pull_of(found)
