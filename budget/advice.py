@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from budget.coefficients import Coefficients
 from budget.cost import Terms
+from budget.counted import counted
 from budget.disk import volume_mb_s
 from budget.findings import Finding
 from budget.image import pull_phase
@@ -54,7 +55,7 @@ def _pull(scenario: Scenario, coefficients: Coefficients) -> Iterator[Finding]:
         yield Finding(
             code="soci-untuned",
             level="warning",
-            message=f"SOCI with {pull.unpacks} unpack(s) and"
+            message=f"SOCI with {counted(pull.unpacks, 'unpack')} and"
             f" {'whole-layer requests' if pull.chunk_bytes is None else 'chunks'}"
             " is Bottlerocket's default, not its tuning: almost no gain",
             fix="Set 20 downloads, one unpack per two vCPUs, 16 MB chunks, discard.",

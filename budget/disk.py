@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from budget.counted import counted
 from budget.instances import GIB, MIB_S_TO_MB_S, Instance
 
 DiskKind = Literal["nvme", "gp3", "io2"]
@@ -81,7 +82,7 @@ def disk_rate(disk: Disk, instance: Instance) -> DiskRate:
             low_mb_s=rate / NVME_SPREAD,
             sustained_mb_s=rate,
             burst_mb_s=rate * NVME_SPREAD,
-            bound_by=f"{instance.nvme_disks} local NVMe disk(s) of {instance.nvme_gb_each:.0f} GB (estimated)",
+            bound_by=f"{counted(instance.nvme_disks, 'local NVMe disk')} of {instance.nvme_gb_each:.0f} GB (estimated)",
         )
     volume = volume_mb_s(disk)
     sustained, burst = min(volume, instance.ebs_baseline_mb_s), min(volume, instance.ebs_max_mb_s)

@@ -103,7 +103,7 @@ def _gpu_memory(scenario: Scenario) -> Iterator[Finding]:
     yield Finding(
         code="gpu-memory",
         level="error",
-        message=f"each of {scenario.ranks} GPU(s) needs {_gib(needed.needed_bytes)}: {_gib(needed.weights_bytes)}"
+        message=f"each GPU needs {_gib(needed.needed_bytes)}: {_gib(needed.weights_bytes)}"
         f" weights{kv}"
         f" + {_gib(needed.activations_bytes + needed.graphs_bytes + needed.overhead_bytes)} engine;"
         f" {scenario.instance.name} offers {_gib(needed.usable_bytes)} of each {scenario.instance.gpu}"

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import cast
 
 from budget.coefficients import Coefficients
+from budget.counted import counted
 from budget.disk import disk_rate
 from budget.estimate import NONE, Estimate, spread
 from budget.instances import GBPS_TO_BYTES_S, Instance
@@ -295,7 +296,7 @@ def _words(scenario: Scenario, coefficients: Coefficients, trace: PullTrace) -> 
     if settings.chunk_bytes is None:
         connections = min(connections, len(layers_of(scenario.image, coefficients)))
     return {
-        "connection": f"{connections} connection(s) of {host.connection_bytes_s / 1e6:.3g} MB/s",
+        "connection": f"{counted(connections, 'connection')} of {host.connection_bytes_s / 1e6:.3g} MB/s",
         "network": f"the network, {host.network_bytes_s / 1e6:.0f} MB/s",
         "disk": f"the disk, {host.disk_bytes_s / 1e6:.0f} MB/s for compressed and unpacked bytes",
         "cpu": f"{host.cores:g} cores unpack at {host.unpack_cpu_s_per_byte * 1e9:.1f} core-seconds per GB",

@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+MOST_NAMES = 20
+"""Of a list of known names that are shown: all verbs, but not all 120 instance types or settings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -47,7 +50,11 @@ def close_names(name: str, known: Iterable[str], *, most: int = 3) -> Sequence[s
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the close names, else all of them."""
+    """A hint for an unknown name: the close names, else what there is, as far as a person reads a list."""
     names = sorted(known)
     close = close_names(name, names)
-    return f"Did you mean {' or '.join(close)}?" if close else f"Known: {', '.join(names)}."
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    if len(names) <= MOST_NAMES:
+        return f"Known: {', '.join(names)}."
+    return f"Known: {', '.join(names[:MOST_NAMES])}, and {len(names) - MOST_NAMES} more."

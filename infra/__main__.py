@@ -9,6 +9,7 @@ sys.path[0] = str(HERE.parent)
 
 import pulumi
 
+from budget.counted import counted
 from budget.problems import BadInput
 from infra.program import run
 
@@ -16,4 +17,5 @@ try:
     run(HERE / "stacks")
 except BadInput as error:
     # A run error is printed as it is, without a traceback.
-    raise pulumi.RunError(f"{len(error.problems)} problem(s) in stack {pulumi.get_stack()}:\n{error}") from None
+    found = counted(len(error.problems), "problem")
+    raise pulumi.RunError(f"{found} in stack {pulumi.get_stack()}:\n{error}") from None

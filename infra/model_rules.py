@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from budget.coefficients import coefficients
+from budget.counted import counted
 from budget.feasibility import feasibility
 from budget.findings import Finding
 from budget.instances import Instance, gpu_instance
@@ -222,7 +223,7 @@ def _gpus(model: Model, instance: Instance) -> Iterator[Problem]:
     ranks, gpus = tensor_parallel(model, instance), instance.kubernetes_gpus
     where = "model.engine.tensor_parallel"
     if ranks > gpus:
-        yield Problem(where, f"{ranks}, but {instance.name} has {gpus} GPU(s)", f"Use at most {gpus}.")
+        yield Problem(where, f"{ranks}, but {instance.name} has {counted(gpus, 'GPU')}", f"Use at most {gpus}.")
     elif gpus % ranks:
         fits = [n for n in range(1, gpus + 1) if gpus % n == 0]
         yield Problem(where, f"{ranks} leaves GPUs of {instance.name} ({gpus}) unused", f"Use one of {fits}.")
@@ -388,7 +389,7 @@ def _host_memory(specs: ModelSpecs) -> Iterator[Problem]:
         yield Problem(
             "model.nodes.instance",
             f"a pod needs {specs.serving.memory_bytes / 2**30:.0f} GiB of host memory, "
-            f"{instance.name} leaves {room / 2**30:.0f} GiB for each of its {pods} pod(s)",
+            f"{instance.name} leaves {room / 2**30:.0f} GiB for each of its pods",
             "Choose an instance with more memory, or lower model.weights.streamer_memory_gib.",
         )
 

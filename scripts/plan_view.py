@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from budget.counted import counted
 from budget.estimate import Estimate
 from budget.feasibility import sequences_that_fit, serving_of
 from budget.levers import Effect
@@ -239,7 +240,7 @@ def _legend(found: Sequence[Candidate], shown: Sequence[str]) -> Iterator[str]:
     if found:
         model = found[0].scenario.model
         asked = serving_of(found[0].scenario)
-        yield f"fits: {model.concurrency} sequence(s) of {asked.context:,} tokens at once; {list_prices()}"
+        yield f"fits: {counted(model.concurrency, 'sequence')} of {asked.context:,} tokens at once; {list_prices()}"
     if gone := [head for head in HEADS if head not in shown]:
         yield f"too narrow for: {', '.join(gone)}"
 

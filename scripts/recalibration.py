@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from budget.calibration import Measured, refitted
 from budget.coefficients import Coefficients, coefficients
+from budget.counted import counted
 from budget.phases import PHASES, budget_of
 from budget.problems import BadInput, Problem, bad_input
 from budget.scenario import Scenario
@@ -38,7 +39,7 @@ def recalibrate(stack_name: str, ledgers: Sequence[Path]) -> dict[str, Any]:
     shipped = coefficients()
     found = refitted(case, starts, shipped)
     path = factors_path(stack.environment_name)
-    source = f"{len(starts)} ledger(s) of {stack_name}"
+    source = f"{counted(len(starts), 'ledger')} of {stack_name}"
     kept = _stored(path)
     document = {"source": source, "factors": {**kept, **{name: float(f"{value:.5g}") for name, value in found.items()}}}
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -65,7 +66,7 @@ def _answer(
 ) -> dict[str, Any]:
     after = before.replaced(found)
     old, new = budget_of(case, before).phases, budget_of(case, after).phases
-    lines = [f"environment {environment}: {len(found)} machine factor(s) written to {path}"]
+    lines = [f"environment {environment}: {counted(len(found), 'machine factor')} written to {path}"]
     lines += [
         f"  {name}: {before[name]:.4g} -> {value:.4g} {before.by_name[name].unit}" for name, value in found.items()
     ]

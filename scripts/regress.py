@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from budget.counted import counted
 from scripts.failure import Failure
 from scripts.ledger import screen
 from scripts.ledger.baseline import baseline_of, read, regressions, same_model, write
@@ -49,11 +50,11 @@ def command(
     ledgers = _ledgers(target, source, context, last)
     ready = [ledger for ledger in ledgers if ledger.state == "ready" and ledger.measured]
     if not ready:
-        raise Failure(f"none of {len(ledgers)} start(s) is Ready and measured: there is nothing to compare")
+        raise Failure(f"none of {counted(len(ledgers), 'start')} is Ready and measured: there is nothing to compare")
     same_model(baseline, before, ready)
     if before is None:
         write(baseline_of(ready[0].model, ready), baseline)
-        click.echo(f"{baseline} written from {len(ready)} start(s)", err=True)
+        click.echo(f"{baseline} written from {counted(len(ready), 'start')}", err=True)
         return
     found = regressions(before, ready)
     slower = [entry.phase for entry in found if entry.slower]

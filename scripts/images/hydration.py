@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from budget.counted import counted
 from budget.instances import GIB
 from budget.price import prices
 from budget.problems import bad_input
@@ -65,7 +66,8 @@ def hydration_of(
             seconds=0.0,
             usd_per_node=0.0,
             usd_per_month=month + hourly * prices().hours_per_month,
-            words=f"${hourly:.2f} an hour for {zones} zone(s), ${hourly * prices().hours_per_month:,.0f} a month",
+            words=f"${hourly:.2f} an hour for {counted(zones, 'zone')},"
+            f" ${hourly * prices().hours_per_month:,.0f} a month",
         )
     if not re.fullmatch(r"\d+", plan) or not LEAST_MIB_S <= int(plan) <= MOST_MIB_S:
         raise bad_input("--hydrate", f"found {plan!r}", FORMS)

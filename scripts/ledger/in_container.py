@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from budget.counted import counted
 from scripts.ledger.before_container import STARTED
 from scripts.ledger.facts import PHASES, InPod
 from scripts.ledger.known import Known
@@ -16,7 +17,7 @@ def lay_inside(timeline: Timeline, known: Known) -> None:
         timeline.until(
             began.at_s,
             None,
-            f"{len(known.restarts)} earlier attempt(s), the last: {last.reason}, exit {last.exit_code}",
+            f"{counted(len(known.restarts), 'earlier attempt')}, the last: {last.reason}, exit {last.exit_code}",
             source=began.source,
             evidence=began.evidence,
             resolution_s=began.resolution_s,

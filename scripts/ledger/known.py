@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from budget.counted import counted
 from scripts.ledger.bundle import Bundle
 from scripts.ledger.engine_facts import EngineFacts, engine_facts
 from scripts.ledger.event_facts import EventFacts, event_facts
@@ -56,9 +57,9 @@ def known_of(bundle: Bundle) -> Known:
     in_pod = in_pod or engine.in_pod
     facts = [*stated, *([in_pod.began] if in_pod else [])]
     if events.merged:
-        notes.append(f"{events.merged} event(s) stand for several occurrences; their first is used")
+        notes.append(f"{counted(events.merged, 'event')} of several occurrences: the first of each is used")
     if events.failed_pulls:
-        notes.append(f"{events.failed_pulls} failed pull(s) before the one that worked")
+        notes.append(f"{counted(events.failed_pulls, 'failed pull')} before the one that worked")
     shift_s = skew.estimate_s if skew else 0.0
     return Known(
         bundle=bundle,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
 
+from budget.counted import counted
 from scripts.failure import Failure
 from scripts.ledger.kube_api import FORBIDDEN, NOT_FOUND, Api, ApiError, get
 from scripts.ledger.node_facts import gpus_allocatable, is_ready
@@ -112,7 +113,7 @@ class Trigger:
         except ApiError as error:
             raise Failure(f"deployment {self.deployment}: {error}") from error
         finally:
-            self.say(f"restoring {before} replica(s)")
+            self.say(f"restoring {counted(before, 'replica')}")
             self._scale(before)
             if scaled_object:
                 self._annotate(scaled_object, paused)

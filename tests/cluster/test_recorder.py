@@ -45,13 +45,13 @@ def empty(plane: StartsPlane) -> Iterator[None]:
 def scale(plane: StartsPlane, replicas: int) -> list[dict[str, Any]]:
     plane.api.apply(plane.deployment(replicas))
     return wait_until(
-        lambda: (pods := plane.ready_pods()) and len(pods) == replicas and pods, what=f"{replicas} pod(s) are Ready"
+        lambda: (pods := plane.ready_pods()) and len(pods) == replicas and pods, what=f"{replicas} pods are Ready"
     )
 
 
 def ledgers(plane: StartsPlane, count: int) -> dict[str, dict[str, Any]]:
     """Uid → ledger, once there are so many."""
-    found = wait_until(lambda: (maps := kept(plane.api)) and len(maps) >= count and maps, what=f"{count} ledger(s)")
+    found = wait_until(lambda: (maps := kept(plane.api)) and len(maps) >= count and maps, what=f"{count} ledgers")
     documents = [json.loads(config_map["data"]["ledger.json"]) for config_map in found]
     return {document["uid"]: document for document in documents}
 

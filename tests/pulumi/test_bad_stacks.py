@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from budget.counted import counted
 from tests.pulumi.workspace import Workspace, copy_of_this_project
 from tests.standin.processes import Moto
 from tests.toolchain.engines import ROOT
@@ -40,7 +41,7 @@ def test_a_wrong_stack_file_ends_the_preview_with_its_problems(workspace: Worksp
     ended = workspace.stack(name).preview(fails=True)
     assert ended.changes == {}
     assert "Traceback" not in ended.text
-    (message,) = [error for error in ended.errors if "problem(s) in stack" in error]
+    (message,) = [error for error in ended.errors if f" in stack {name}:" in error]
     heading, *problems = message.splitlines()
-    assert heading == f"{len(case['says'])} problem(s) in stack {name}:"
+    assert heading == f"{counted(len(case['says']), 'problem')} in stack {name}:"
     assert problems == case["says"]

@@ -35,7 +35,7 @@ def test_factors_are_refitted_and_kept_per_environment(tmp_path: Path, stored: P
     kept = factors_of("dev", stored)
     assert kept["node_s"] == pytest.approx(81, rel=0.03)
     assert kept["unpack_speed"] == coefficients()["unpack_speed"]
-    assert "3 ledger(s)" in kept.by_name["node_s"].source
+    assert "3 ledgers" in kept.by_name["node_s"].source
 
 
 def test_later_ledgers_keep_what_earlier_ones_taught(tmp_path: Path, stored: Path) -> None:

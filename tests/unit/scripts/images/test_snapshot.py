@@ -213,7 +213,7 @@ def test_the_price_of_each_plan() -> None:
     fast = hydration_of(FAST_SNAPSHOT_RESTORE, snapshot_bytes=20 * 2**30, volume_gib=70, zones=3, usd_per_gib=None)
     assert fast.usd_per_node == 0
     assert fast.usd_per_month == pytest.approx(20 * 0.05 + 3 * 0.75 * 730)
-    assert "$2.25 an hour for 3 zone(s)" in fast.words
+    assert "$2.25 an hour for 3 zones" in fast.words
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_without_yes_nothing_is_made(
     monkeypatch.setattr("scripts.images.verb_snapshot.STACKS", stacks)
     assert run(["image", "snapshot", NAME, "--hydrate", FAST_SNAPSHOT_RESTORE]) == 0
     out = capsys.readouterr().out
-    assert "$2.25 an hour for 3 zone(s), $1,642 a month" in out
+    assert "$2.25 an hour for 3 zones, $1,642 a month" in out
     assert "Nothing was made" in out
     assert run(["image", "snapshot", NAME, "--hydrate", FAST_SNAPSHOT_RESTORE, "--yes"]) == 2
 
