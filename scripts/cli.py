@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
             return code
         words = interrupt.words()  # a library swallowed it: the verb came to an end, and says so itself
     sys.stderr.write(f"{words}\n")
-    return interrupt.EXIT_CODE
+    return interrupt.exit_code()
 
 
 def __getattr__(name: str) -> click.Group:

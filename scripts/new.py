@@ -20,6 +20,7 @@ from budget.search import Candidate, Wish, candidates, cheapest_within
 from infra.forecast import CURRENT_CUDA, TYPICAL_ENGINE_IMAGE_BYTES
 from infra.rules import check
 from infra.stack_file import PROJECT, STACKS, config_of, names, parse, write_facts
+from scripts.amount import Amount
 from scripts.model_facts import HUB_ERRORS, facts_at
 
 REVISION = re.compile(r"^[0-9a-f]{40}$")
@@ -40,7 +41,7 @@ MOST_CHARACTERS = 63
 @click.option("--instance", help="Take this row of the plan instead of the cheapest.")
 @click.option("--context", type=click.IntRange(128, 10_000_000), help="Tokens of the longest sequence.")
 @click.option("--concurrency", type=click.IntRange(1, 4096), default=1, help="Sequences of that length at once.")
-@click.option("--slo-s", type=click.FloatRange(min=1), help="Seconds a cold start may take.")
+@click.option("--slo-s", type=Amount(min=1), help="Seconds a cold start may take.")
 @click.option(
     "--image", default=DEFAULT_IMAGE, show_default=True, help="Engine image; `coldstart pin` adds its digest."
 )

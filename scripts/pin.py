@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +11,6 @@ from typing import Any, Protocol, cast
 import click
 from huggingface_hub import HfApi
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedSeq
 
 from budget.instances import gpu_instance
 from budget.models import ModelFacts, known_models
@@ -23,6 +20,7 @@ from infra.stack_file import PROJECT, STACKS, Stack, facts_path, path_of, read, 
 from scripts.failure import Failure
 from scripts.model_facts import HUB_ERRORS, facts_at, unanswered
 from scripts.registry import HttpRegistry, ImagePin, Registry
+from scripts.stack_edit import edited, in_a_line
 
 UNPINNED_COMMENT = "# No digest is known for this tag here"
 """What a shipped file says of an image without a digest; it goes once there is one."""
@@ -121,22 +119,19 @@ def resolve(stack: Stack, model: Model, hub: Hub, registry: Registry, *, revisio
 
 
 def write(path: Path, pins: Pins) -> None:
-    """Writes pins into a stack file and keeps its comments and order."""
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 4096
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    document = cast("dict[str, Any]", yaml.load(path.read_text(encoding="utf-8")))
-    model = cast("dict[str, Any]", document["config"][f"{PROJECT}:model"])
-    model["revision"], model["image"] = pins.revision, pins.image
-    if pins.layers:
-        layers = CommentedSeq(pins.layers)
-        layers.fa.set_flow_style()
-        model["image_facts"] = {"compressed_bytes": sum(pins.layers), "layers": layers}
-    text = io.StringIO()
-    yaml.dump(document, text)
-    kept = [line for line in text.getvalue().splitlines(keepends=True) if UNPINNED_COMMENT not in line]
-    path.write_text("".join(kept), encoding="utf-8")
+    """Writes pins into a stack file and keeps its comments and order.
+
+    What an inspection found of the image stays as long as its layers are the same.
+    """
+    with edited(path, without_comment=UNPINNED_COMMENT) as config:
+        model = config[f"{PROJECT}:model"]
+        model["revision"], model["image"] = pins.revision, pins.image
+        known = cast("dict[str, object]", model.get("image_facts") or {})
+        digest = pins.image.partition("@")[2]
+        if pins.layers and (known.get("digest", digest) != digest or list(pins.layers) != known.get("layers")):
+            known = {"compressed_bytes": sum(pins.layers), "layers": in_a_line(pins.layers)}
+        if known:
+            model["image_facts"] = {"digest": digest} | known
 
 
 def pin(name: str, directory: Path, hub: Hub, registry: Registry, *, revision: str | None = None) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from budget.scenario import ImageCase
 from budget.search import Order, Wish, candidates, cheapest_within
 from infra.forecast import CURRENT_CUDA, TYPICAL_ENGINE_IMAGE_BYTES
 from scripts import scenario as scenario_file
+from scripts.amount import Amount
 from scripts.model_facts import facts_at
 from scripts.plan_page import page
 from scripts.plan_stack import stack_plan
@@ -30,17 +31,6 @@ from scripts.waterfall import svg
 TODAY = "today"
 HOUR_S = 3_600
 WEEK_S = 7 * 24 * HOUR_S
-
-
-class Amount(click.FloatRange):
-    """A number within bounds that make sense; `nan` compares with nothing, so no range keeps it out."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's own signature
-        """The number, or click's refusal in words."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is no amount: give a number in the range {self._describe_range()}.", param, ctx)
-        return number
 
 
 @click.command(

@@ -23,9 +23,14 @@ from urllib.parse import urljoin, urlsplit
 import httpx2 as httpx
 
 from scripts.failure import Failure
+from scripts.image_document import document
 
+INDEX_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
 MANIFEST_TYPES = (
-    "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
+    f"{', '.join(INDEX_TYPES)}, "
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 )
 DOCKER_HUB = "registry-1.docker.io"
@@ -146,14 +151,11 @@ class HttpRegistry:
         """
         reference = parse(image)
         found = self.manifest(reference)
-        try:
-            document = found.document
-            if "manifests" in document:
-                document = self.manifest(reference, platform(image, document, architecture)).document
-            layers = cast("list[Mapping[str, Any]]", document.get("layers", []))
-            return ImagePin(digest=found.digest, layers=tuple(int(layer["size"]) for layer in layers))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Failure(f"{image}: {reference.registry} answers a manifest of no known shape") from error
+        manifest = found.document
+        if "manifests" in manifest:
+            manifest = self.manifest(reference, platform(image, manifest, architecture)).document
+        layers = cast("list[Mapping[str, Any]]", manifest.get("layers") or [])
+        return ImagePin(digest=found.digest, layers=tuple(int(layer["size"]) for layer in layers))
 
     def manifest(self, reference: Reference, name: str | None = None) -> Manifest:
         """A manifest or index by tag or digest; its bytes match its digest.
@@ -171,13 +173,8 @@ class HttpRegistry:
         stated = response.headers.get("Docker-Content-Digest", digest)
         if stated != digest or (name.startswith("sha256:") and name != digest):
             raise Failure(f"{reference}: the manifest's bytes do not match their digest {stated}: not trusted")
-        try:
-            document = cast("Mapping[str, Any]", response.json())
-        except ValueError as error:
-            raise Failure(f"{reference}: {reference.registry} answers something that is no manifest") from error
-        if not isinstance(document, dict):
-            raise Failure(f"{reference}: {reference.registry} answers something that is no manifest")
-        media_type = str(document.get("mediaType") or response.headers.get("Content-Type", "").partition(";")[0])
+        found = document(f"{reference}, as {reference.registry} answers it", "manifest", response.content)
+        media_type = str(found.get("mediaType") or response.headers.get("Content-Type", "").partition(";")[0])
         return Manifest(digest=digest, media_type=media_type, content=response.content)
 
     def has_manifest(self, reference: Reference, name: str) -> bool:
@@ -372,10 +369,12 @@ def platform(image: str, index: Mapping[str, Any], architecture: str) -> str:
     """
     built: list[str] = []
     for manifest in cast("list[Mapping[str, Any]]", index["manifests"]):
-        found = cast("Mapping[str, str]", manifest.get("platform", {}))
+        found = cast("Mapping[str, str]", manifest.get("platform") or {})
         if found.get("os") == "linux" and found.get("architecture") == architecture:
             return str(manifest["digest"])
-        built.append(f"{found.get('os')}/{found.get('architecture')}")
+        inner = str(manifest.get("mediaType")) in INDEX_TYPES
+        unnamed = f"what the index {manifest['digest']} in it leads to" if inner else "a platform that it does not name"
+        built.append(f"{found['os']}/{found['architecture']}" if {"os", "architecture"} <= found.keys() else unnamed)
     raise NotThere(f"{image} is not built for linux/{architecture}, only for {', '.join(built) or 'nothing'}")
 
 

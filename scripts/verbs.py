@@ -13,7 +13,10 @@ from budget.problems import BadInput, did_you_mean
 from scripts import interrupt
 from scripts.cli import READER_LEFT, VERBS
 from scripts.failure import Failure
+from scripts.plain_text import plain
 
+LINES = "\n\t"
+"""What messages of ours are set with; nothing else in them may move a cursor or change a colour."""
 LEAVES_NOTHING = frozenset({"explain", "new", "pin", "plan", "render"})
 """Verbs that have nothing to clean up: Ctrl-C ends them at once.
 
@@ -86,10 +89,10 @@ def _told(error: Exception) -> int:
             return 2
         case BadInput():
             for problem in error.problems:
-                click.echo(f"error: {problem}", err=True)
+                click.echo(f"error: {plain(str(problem), keep=LINES)}", err=True)
             return 2
         case Failure() | OSError():
-            click.echo(f"failed: {_words(error)}", err=True)
+            click.echo(f"failed: {plain(_words(error), keep=LINES)}", err=True)
             return 1
         case click.Abort():
             click.echo("stopped: not confirmed", err=True)

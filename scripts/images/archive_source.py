@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from budget.problems import bad_input
 from scripts.failure import Failure
+from scripts.image_document import document, saved_images
 from scripts.images.entry import Entry
 from scripts.images.layout import pieces_of
 from scripts.images.source import (
@@ -20,10 +21,10 @@ from scripts.images.source import (
     Image,
     LayerBlob,
     check_platform,
-    document,
     image_of,
 )
 from scripts.images.tar_reader import TarReader
+from scripts.registry import parse
 
 PLAIN = "application/vnd.docker.image.rootfs.diff.tar"
 MAGIC = {b"\x1f\x8b": f"{PLAIN}.gzip", b"\x28\xb5\x2f\xfd": f"{PLAIN}.zstd"}
@@ -72,15 +73,15 @@ class ArchiveSource:
         return members
 
     def _chosen(self) -> Mapping[str, Any]:
-        try:
-            listed = cast("Sequence[Mapping[str, Any]]", json.loads(self._small("manifest.json")))
-        except ValueError as error:
-            raise Failure(f"{self.name}: manifest.json is no JSON: {error}") from error
+        listed = saved_images(self.name, self._small("manifest.json"))
         tags = {tag: entry for entry in listed for tag in cast("Sequence[str]", entry.get("RepoTags") or ())}
         if self._tag is not None:
-            if self._tag not in tags:
+            found = next((entry for tag, entry in tags.items() if parse(tag) == parse(self._tag)), None)
+            if found is None:
                 raise Failure(f"{self.name}: the file holds {', '.join(sorted(tags)) or 'no tag'}")
-            return tags[self._tag]
+            return found
+        if not listed:
+            raise Failure(f"{self.name} holds no image")
         if len(listed) != 1:
             raise bad_input(self.name, f"holds {len(listed)} images", f"Name one: {', '.join(sorted(tags))}.")
         return listed[0]

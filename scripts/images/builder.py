@@ -53,6 +53,13 @@ def builder_at_hand(asked: str | None, options: Sequence[str] = ()) -> Builder:
     """
     for name in [asked] if asked else KNOWN:
         program = shutil.which(name)
-        if program is not None:
+        if program is not None and (name != "docker" or _has_buildx(program)):
             return Builder(name=name, program=program, options=options)
+    if asked == "docker" and shutil.which("docker"):
+        raise Failure("docker has no buildx here: install that plugin, or take --builder buildah")
     raise Failure(f"{asked or 'no builder'} is not installed. Known: {', '.join(KNOWN)}; --render-only needs none.")
+
+
+def _has_buildx(docker: str) -> bool:
+    """Whether this docker can build for a platform: the plugin is a package of its own."""
+    return subprocess.run([docker, "buildx", "version"], capture_output=True, check=False).returncode == 0  # noqa: S603 - a list, no shell

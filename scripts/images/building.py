@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from budget.instances import gpu_instance
 from budget.problems import bad_input
 from infra.stack_file import STACKS, read
 from scripts.images.builder import builder_at_hand
-from scripts.images.dockerfile import BASE, recipe_of, write_context
+from scripts.images.dockerfile import BASE, UNRESOLVED, recipe_of, write_context
 from scripts.images.places import reference_of
 from scripts.images.subject import ARCHITECTURES
 from scripts.registry import HttpRegistry
@@ -53,8 +53,10 @@ def build(name: str, wish: BuildWish, directory: Path = STACKS) -> Mapping[str, 
         raise bad_input("--render-only", "without --output nobody would see it", "Give -o FOLDER.")
     tag = wish.tag or f"coldstart/{stack.slug}:latest"
     reference_of(tag)
+    # All that a person wrote comes first, then what this machine has; the network last.
+    asked = recipe_of(stack, base=wish.base or UNRESOLVED, requirements=wish.requirements, wheels=wish.wheels)
     builder = None if wish.render_only else builder_at_hand(wish.builder, wish.builder_options)
-    recipe = recipe_of(stack, base=wish.base or pinned_base(), requirements=wish.requirements, wheels=wish.wheels)
+    recipe = asked if wish.base else replace(asked, base=pinned_base())
     architecture = "amd64"
     if stack.model is not None:
         architecture = ARCHITECTURES[gpu_instance(stack.model.nodes.instance, where="model.nodes.instance").arch]

@@ -17,12 +17,16 @@ from scripts.failure import Failure
 
 BASE = "docker.io/library/python:3.12-slim-bookworm"
 """Debian with Python and nothing else. 3.12 is what vLLM's own images run on."""
+UNRESOLVED = f"{BASE}@sha256:{'0' * 64}"
+"""Stands for the base until Docker Hub has said which digest it has."""
 LAYERS = 12
 """As many as SOCI unpacks at once at most; a layer beyond that waits for a core."""
 USER = 65532
 """The user that distroless images call nonroot; never one that exists on the node."""
 STREAMER = "runai-model-streamer[s3]"
 TEMPLATES = Path(__file__).parent / "templates"
+_PINNED = re.compile(r"^[A-Za-z0-9][\w.-]*(\[[\w,. -]+\])?\s*(==\s*[\w.!+*-]+|@\s*\S+)(\s|;|$)")
+"""A name, extras, and one version or the address of one wheel."""
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
@@ -76,8 +80,8 @@ def recipe_of(stack: Stack, *, base: str, requirements: Path | None, wheels: Pat
         raise bad_input("model.engine.version", "unset, and the image's tag names none", "Set it, such as 0.27.1.")
     if not _DIGEST.search(base):
         raise bad_input("--base", f"{base} has no digest", "Give NAME:TAG@sha256:...")
-    if wheels is not None and not wheels.is_dir():
-        raise bad_input("--wheels", f"{wheels} is no folder", "Give a folder of wheels.")
+    if wheels is not None and not any(wheels.glob("*.whl")):
+        raise bad_input("--wheels", f"{wheels} holds no wheels", "Give a folder of .whl files.")
     engine = f"vllm=={'.'.join(map(str, version))}"
     text = f"{engine}\n{STREAMER}\n" if requirements is None else _read(requirements)
     return Recipe(
@@ -93,10 +97,17 @@ def recipe_of(stack: Stack, *, base: str, requirements: Path | None, wheels: Pat
 
 
 def _read(path: Path) -> str:
+    """A requirements file; every wheel in it is pinned, or two builds would differ."""
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise bad_input("--requirements", f"{path} cannot be read: {error}", "Give a requirements file.") from error
+    lines = (line.split(" #")[0].strip() for line in text.replace("\\\n", " ").splitlines())
+    for line in lines:
+        if line and not line.startswith(("#", "-")) and not _PINNED.match(line):
+            fix = "Pin every wheel, as `uv pip compile --generate-hashes` or `pip freeze` does."
+            raise bad_input("--requirements", f"{path}: {line[:60]!r} is not a pinned wheel", fix)
+    return text
 
 
 def dockerfile(recipe: Recipe) -> str:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from mypy_boto3_ecr import ECRClient
 
 
-def region_of(registry: str) -> str | None:
-    """Region of an ECR registry; None for any other registry."""
+def owner_of(registry: str) -> tuple[str, str] | None:
+    """Account and region of an ECR registry; None for any other registry."""
     found = ECR.match(registry)
-    return found["region"] if found else None
+    return (found["account"], found["region"]) if found else None
 
 
 def ensure_repository(client: ECRClient, reference: Reference, tags: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -39,9 +40,9 @@ class LayerIndex:
                 entries = tuple(_entry(json.loads(line)) for line in lines)
                 if head.pop("count") != len(entries):
                     return None
-        except (OSError, EOFError, ValueError, KeyError, StopIteration, TypeError):
+                return Layer(digest=digest, diff_id=diff_id, entries=entries, **head)
+        except (OSError, EOFError, zlib.error, ValueError, LookupError, StopIteration, TypeError, AttributeError):
             return None
-        return Layer(digest=digest, diff_id=diff_id, entries=entries, **head)
 
     def keep(self, layer: Layer) -> None:
         """Keeps a layer for the next run; a cache that can't be written is no reason to fail."""

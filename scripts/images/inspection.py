@@ -85,11 +85,16 @@ def codec_of_layers(layers: Sequence[Layer]) -> Codec:
     return "zstd" if 2 * zstd > sum(layer.bytes for layer in layers) else "gzip"
 
 
-def sizes_of(layers: Sequence[Layer]) -> Sequence[Sizes]:
-    """Layers as a pull sees them; plain ones at the size they would have compressed."""
+def sizes_of(layers: Sequence[Layer], *, stored_compressed: bool) -> Sequence[Sizes]:
+    """Layers as a pull sees them.
+
+    Args:
+        layers: of an image.
+        stored_compressed: see `Image`; where they are not, plain ones count at the size they would have in a registry.
+    """
     return [
         Sizes(
-            bytes=layer.unpacked_bytes / ASSUMED_RATIO if layer.codec == "none" else layer.bytes,
+            bytes=layer.bytes if stored_compressed else layer.unpacked_bytes / ASSUMED_RATIO,
             unpacked_bytes=layer.unpacked_bytes,
         )
         for layer in layers
@@ -116,7 +121,7 @@ def inspect(
     refuse_moved(source, image)
     root = merged(layers, image.name)
     found = findings(layers, root, image.config)
-    sizes, codec = sizes_of(layers), codec_of_layers(layers)
+    sizes, codec = sizes_of(layers, stored_compressed=image.stored_compressed), codec_of_layers(layers)
     waste = _waste(found, sizes)
     soci = puller.soci(sizes, codec)
     return Inspection(

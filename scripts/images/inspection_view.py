@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jinja2
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from budget.counted import counted
 from budget.estimate import Estimate
 from scripts.images.inspection import Inspection
 from scripts.images.prediction import Sizes
+from scripts.plain_text import plain
 
 COMMAND_CHARACTERS = 60
 FORMAT = 1
@@ -98,7 +100,7 @@ def show(found: Inspection, console: Console) -> None:
     image = found.image
     console.print(Text(f"{image.name}", style="bold"))
     console.print(
-        f"{size(sum(layer.bytes for layer in found.layers))} in {len(found.layers)} layers, unpacked "
+        f"{size(sum(layer.bytes for layer in found.layers))} in {counted(len(found.layers), 'layer')}, unpacked "
         f"{size(found.unpacked_bytes)}, {found.files:,} names, linux/{found.architecture}, {image.digest[:19]}"
     )
     console.print(_layer_table(found))
@@ -129,7 +131,7 @@ def _layer_table(found: Inspection) -> Table:
             size(layer.bytes),
             size(layer.unpacked_bytes),
             layer.codec,
-            Text(_shortened(command)),
+            Text(plain(_shortened(command))),
         )
     table.caption = "* the layer that a pull waits for"
     table.caption_justify = "left"
@@ -147,7 +149,7 @@ def _finding_table(found: Inspection) -> Table:
         table.add_column(name, justify="right" if name in ("Compressed", "Unpacked", "Files") else "left")
     for each in found.findings:
         layers = ", ".join(str(layer) for layer in sorted(each.layers))
-        example = f"\n{each.examples[0]}" if each.examples else ""
+        example = f"\n{plain(each.examples[0])}" if each.examples else ""
         table.add_row(
             Text(each.title),
             size(each.bytes) if each.bytes else "",
@@ -170,8 +172,22 @@ def page(found: Inspection) -> str:
     )
     environment.filters["size"] = size
     return environment.get_template("inspection.html.j2").render(
-        found=document(found), bars=_bars(found.sizes), binding=found.binding
+        found=_plain_document(document(found)), bars=_bars(found.sizes), binding=found.binding
     )
+
+
+def _plain_document(value: Any) -> Any:  # noqa: ANN401 - any part of a JSON document
+    """The same document with every text as it may be shown."""
+    match value:
+        case str():
+            return plain(value)
+        case dict():
+            members = cast("dict[str, Any]", value)
+            return {key: _plain_document(inner) for key, inner in members.items()}
+        case list():
+            return [_plain_document(inner) for inner in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def _bars(sizes: Sequence[Sizes]) -> list[dict[str, float]]:

@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 from budget.problems import bad_input
 from scripts.failure import Failure
-from scripts.images.source import Image, LayerBlob, check_platform, document, image_of
+from scripts.image_document import document
+from scripts.images.source import Image, LayerBlob, check_platform, image_of
 from scripts.registry import Manifest, Reference, platform
 
 REF_NAME = "org.opencontainers.image.ref.name"
@@ -43,7 +45,7 @@ class LayoutSource:
     def _digest(self) -> str:
         index = document(self.name, "index", _read(self.name, self._folder / "index.json"))
         listed = cast("Sequence[Mapping[str, Any]]", index.get("manifests", ()))
-        tags = {str(entry.get("annotations", {}).get(REF_NAME, "")): str(entry["digest"]) for entry in listed}
+        tags = {_tag_of(entry): str(entry["digest"]) for entry in listed}
         if self._tag is not None:
             if self._tag not in tags:
                 raise Failure(f"{self.name}: the folder holds {', '.join(sorted(filter(None, tags))) or 'no tag'}")
@@ -64,8 +66,12 @@ class LayoutSource:
 
     def moved(self, image: Image) -> bool:
         """See `Source`. The manifest that the tag names may be an index that leads to the image."""
-        digest = self._digest()
-        return digest != image.digest and image.digest.encode() not in self._checked(digest)
+        return not self.names(image.digest)
+
+    def names(self, digest: str) -> bool:
+        """Whether the tag stands for this manifest, or for an index that lists it."""
+        found = self._digest()
+        return digest in (found, *_listed(document(self.name, "manifest", self._checked(found))))
 
 
 class LayoutTarget:
@@ -74,6 +80,13 @@ class LayoutTarget:
     def __init__(self, folder: Path, tag: str) -> None:
         self.name = f"oci:{folder}:{tag}"
         self._folder, self._tag = folder, tag
+
+    def names(self, digest: str) -> bool:
+        """Whether the tag is there and stands for this manifest, or for an index that lists it."""
+        try:
+            return LayoutSource(self._folder, self._tag).names(digest)
+        except Failure:
+            return False
 
     def has_blob(self, digest: str) -> bool:
         """Whether the blob is there."""
@@ -85,9 +98,8 @@ class LayoutTarget:
         try:
             os.link(path, target)
         except OSError:
-            partial = target.with_suffix(".part")
-            shutil.copyfile(path, partial)
-            partial.replace(target)
+            with self._written_whole(target) as partial:
+                shutil.copyfile(path, partial)
 
     def put_bytes(self, digest: str, content: bytes) -> None:
         """Writes bytes as a blob."""
@@ -100,16 +112,26 @@ class LayoutTarget:
             Failure: the bytes don't match the digest.
         """
         del origin
-        target = self._room(digest)
-        partial, seen, written = target.with_suffix(".part"), hashlib.sha256(), 0
-        with partial.open("wb") as file:
-            for piece in pieces:
-                seen.update(piece)
-                written += file.write(piece)
-        if f"sha256:{seen.hexdigest()}" != digest or written != size:
-            partial.unlink()
-            raise Failure(f"{self.name}: the bytes sent do not match {digest}")
-        partial.replace(target)
+        seen, written = hashlib.sha256(), 0
+        with self._written_whole(self._room(digest)) as partial:
+            with partial.open("wb") as file:
+                for piece in pieces:
+                    seen.update(piece)
+                    written += file.write(piece)
+            if f"sha256:{seen.hexdigest()}" != digest or written != size:
+                raise Failure(f"{self.name}: the bytes sent do not match {digest}")
+
+    @contextmanager
+    def _written_whole(self, target: Path) -> Generator[Path]:
+        """A file beside the target that takes its place in the end, and is gone if anything went wrong."""
+        partial = target.with_suffix(".part")
+        try:
+            yield partial
+            partial.replace(target)
+        except OSError as error:
+            raise Failure(f"{self.name}: cannot be written: {error.strerror}") from error
+        finally:
+            partial.unlink(missing_ok=True)
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Writes the manifest, then the index that names it."""
@@ -119,7 +141,7 @@ class LayoutTarget:
         others = [
             entry
             for entry in cast("Sequence[Mapping[str, Any]]", index.get("manifests", ()))
-            if entry.get("annotations", {}).get(REF_NAME) != self._tag
+            if _tag_of(entry) != self._tag
         ]
         entry = {
             "mediaType": manifest.media_type,
@@ -127,8 +149,13 @@ class LayoutTarget:
             "size": len(manifest.content),
             "annotations": {REF_NAME: self._tag},
         }
-        _write_whole(path, json.dumps(index | {"manifests": [*others, entry]}, indent=2) + "\n")
-        _write_whole(self._folder / "oci-layout", '{"imageLayoutVersion": "1.0.0"}\n')
+        texts = {
+            path: json.dumps(index | {"manifests": [*others, entry]}, indent=2) + "\n",
+            self._folder / "oci-layout": '{"imageLayoutVersion": "1.0.0"}\n',
+        }
+        for place, text in texts.items():
+            with self._written_whole(place) as partial:
+                partial.write_text(text, encoding="utf-8")
 
     def _room(self, digest: str) -> Path:
         path = blob_path(self._folder, digest)
@@ -137,6 +164,16 @@ class LayoutTarget:
         except OSError as error:
             raise Failure(f"{self.name}: cannot be written: {error.strerror}") from error
         return path
+
+
+def _tag_of(entry: Mapping[str, Any]) -> str:
+    """The tag of an entry of an index; empty if it has none."""
+    return cast("Mapping[str, str]", entry.get("annotations") or {}).get(REF_NAME, "")
+
+
+def _listed(manifest: Mapping[str, Any]) -> Sequence[str]:
+    """Manifests of an index; none of anything else."""
+    return [str(entry["digest"]) for entry in cast("Sequence[Mapping[str, Any]]", manifest.get("manifests") or ())]
 
 
 def blob_path(folder: Path, digest: str) -> Path:
@@ -149,6 +186,8 @@ def blob_path(folder: Path, digest: str) -> Path:
 
 def pieces_of(name: str, path: Path, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
     """A file's bytes, or a range of them, in pieces."""
+    if not path.is_file():
+        raise Failure(f"{name}: {path.name} is missing, or not a file")
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -165,9 +204,3 @@ def _read(name: str, path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise Failure(f"{name}: {path.name} cannot be read: {error.strerror}") from error
-
-
-def _write_whole(path: Path, text: str) -> None:
-    partial = path.with_suffix(".part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

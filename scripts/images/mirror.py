@@ -11,8 +11,8 @@ from budget.problems import bad_input
 from scripts.failure import Failure
 from scripts.images.environment_images import Needed
 from scripts.images.layer import Steps
-from scripts.images.places import reference_of
-from scripts.images.remote import RemoteTarget
+from scripts.images.places import is_reference, reference_of
+from scripts.images.remote import RemoteSource, RemoteTarget
 from scripts.registry import DOCKER_HUB, HttpRegistry, Manifest, Reference, platform
 
 BLOBS_AT_ONCE = 4
@@ -55,8 +55,9 @@ def split_destination(text: str) -> tuple[str, str]:
     """
     host, _, prefix = text.removeprefix("docker://").partition("/")
     if not any(mark in host for mark in ".:") and host != "localhost":
-        raise bad_input("--to", f"{text!r} names no registry", "Give HOST[/PREFIX], such as your account's ECR.")
-    reference_of(f"{host}/{prefix.strip('/') or 'x'}:check")
+        raise bad_input("--to", f"{text!r} is not a registry", "Give HOST[/PREFIX], such as your account's ECR.")
+    if not is_reference(f"{host}/{prefix.strip('/') or 'x'}:check"):
+        raise bad_input("--to", f"{text!r} is not a registry", "Give HOST[/PREFIX], such as your account's ECR.")
     return host, prefix.strip("/")
 
 
@@ -78,19 +79,37 @@ def mirror(
     """
     host, prefix = split_destination(destination)
     sources = [reference_of(image.reference) for image in images]
+    # All of them are asked for before the first is sent.
+    tops = [_top(image, source, registry) for image, source in zip(images, sources, strict=True)]
     return [
-        _one(image, source, target_reference(source, host, prefix), registry, prepare, meter)
-        for image, source in zip(images, sources, strict=True)
+        _one(image, top, source, target_reference(source, host, prefix), registry, prepare, meter)
+        for image, top, source in zip(images, tops, sources, strict=True)
     ]
 
 
-def _one(
-    image: Needed, source: Reference, target: Reference, registry: HttpRegistry, prepare: Prepare, meter: Steps
-) -> Mirrored:
+def _top(image: Needed, source: Reference, registry: HttpRegistry) -> Manifest:
+    """What is copied: the manifest of the one architecture that is needed, or the whole index."""
     top = registry.manifest(source)
-    if "manifests" in top.document and len(image.architectures) == 1:
-        (architecture,) = image.architectures
-        top = registry.manifest(source, platform(str(source), top.document, architecture))
+    if "manifests" not in top.document:
+        found = RemoteSource(source, registry).architecture()
+        if found not in image.architectures:
+            raise Failure(f"{source} is made for {found}, not for {' or '.join(sorted(image.architectures))}")
+        return top
+    if len(image.architectures) > 1:
+        return top
+    (architecture,) = image.architectures
+    return registry.manifest(source, platform(str(source), top.document, architecture))
+
+
+def _one(
+    image: Needed,
+    top: Manifest,
+    source: Reference,
+    target: Reference,
+    registry: HttpRegistry,
+    prepare: Prepare,
+    meter: Steps,
+) -> Mirrored:
     made = prepare(target)
     there = not made and registry.has_manifest(target, top.digest)
     sent = 0 if there else _copy(top, source, target, registry, meter)

@@ -9,7 +9,7 @@ from pathlib import Path
 from budget.problems import bad_input, did_you_mean
 from infra.accounts import environment_tags, partition_of
 from infra.stack_file import STACKS, Stack, names, path_of, read
-from scripts.images.ecr import ensure_repository, region_of
+from scripts.images.ecr import ensure_repository, owner_of
 from scripts.images.environment_images import Needed, needed_images
 from scripts.images.inspection_view import size
 from scripts.images.mirror import Mirrored, Prepare
@@ -27,11 +27,13 @@ class Job:
     prepare: Prepare
 
 
-def mirror_jobs(asked: Sequence[str], to: str | None, architecture: str, directory: Path = STACKS) -> Sequence[Job]:
+def mirror_jobs(
+    asked: Sequence[str], to: str | None, architecture: str, *, write: bool = False, directory: Path = STACKS
+) -> Sequence[Job]:
     """One job for each stack, and one for all bare images.
 
     Raises:
-        BadInput: neither stacks nor images, or bare images without a destination.
+        BadInput: neither stacks nor images, bare images without a destination, or with nothing to write them into.
         Failure: a chart repository doesn't answer.
     """
     known = names(directory)
@@ -40,6 +42,8 @@ def mirror_jobs(asked: Sequence[str], to: str | None, architecture: str, directo
     for name in bare:
         if not is_reference(name) or name.startswith(("oci:", "docker-archive:")):
             raise bad_input(name, "is no stack and no image of a registry", did_you_mean(name, known))
+    if bare and write:
+        raise bad_input("--write", f"{bare[0]} is an image, not a stack", "Name the stack whose image it is.")
     if bare and to is None:
         raise bad_input("--to", "missing", "Bare images belong to no account: give HOST[/PREFIX].")
     jobs = [_stack_job(stack, to, directory) for stack in stacks]
@@ -68,12 +72,13 @@ def _prepare(tags: Mapping[str, str]) -> Prepare:
     """Makes repositories where the registry is ECR; other registries make them by themselves."""
 
     def prepare(reference: Reference) -> bool:
-        region = region_of(reference.registry)
-        if region is None:
+        owner = owner_of(reference.registry)
+        if owner is None:
             return False
-        import boto3  # noqa: PLC0415 - half a second that only ECR needs
+        from scripts.account.session import sign_in  # noqa: PLC0415 - half a second that only ECR needs
 
-        return ensure_repository(boto3.client("ecr", region_name=region), reference, tags)
+        account, region = owner
+        return ensure_repository(sign_in(account=account, region=region).region(region).ecr, reference, tags)
 
     return prepare
 

@@ -9,7 +9,7 @@ from budget.problems import BadInput, bad_input
 from scripts.images.archive_source import ArchiveSource
 from scripts.images.layout import LayoutSource, LayoutTarget
 from scripts.images.remote import RemoteSource, RemoteTarget
-from scripts.images.source import Source
+from scripts.images.source import Image, Source
 from scripts.registry import HttpRegistry, Reference, parse
 
 FORMS = "Write REGISTRY/NAME:TAG or @sha256:..., oci:FOLDER[:TAG], or docker-archive:FILE[:NAME]."
@@ -17,6 +17,8 @@ _REFERENCE = re.compile(
     r"^(?:[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?(?::\d+)?/)?[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
     r"(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$"
 )
+
+_TAG = re.compile(r"^\w[\w.-]{0,127}$", re.ASCII)
 
 Target = RemoteTarget | LayoutTarget
 
@@ -56,6 +58,8 @@ def target_of(text: str, registry: HttpRegistry) -> Target:
     kind, _, rest = text.partition(":")
     if kind == "oci":
         path, tag = _path_and_tag(text, rest)
+        if tag and not _TAG.match(tag):
+            raise bad_input(text, f"{tag!r} is not a tag", "Letters, digits, underscores, dots and hyphens.")
         return LayoutTarget(path, tag or "latest")
     if kind == "docker-archive":
         raise bad_input(text, "cannot be written to", "Write to REGISTRY/NAME:TAG or oci:FOLDER:TAG.")
@@ -66,20 +70,29 @@ def target_of(text: str, registry: HttpRegistry) -> Target:
 
 
 def refuse_same(source: Source, target: Target) -> None:
-    """A new image never takes the tag of the one it was made from.
+    """A new image never goes where it is read from. Nothing is asked for.
 
     Raises:
         BadInput: it would.
     """
-    if isinstance(source, RemoteSource) and isinstance(target, RemoteTarget):
-        one, other = source.reference, target.reference
-        same = (one.registry, one.repository, one.tag) == (other.registry, other.repository, other.tag)
-    else:
-        same = source.name in (target.name, target.name.rpartition(":")[0])
-    if same:
-        raise bad_input(
-            target.name, "is the source itself, which is never overwritten", "Give another tag, such as TAG-even."
-        )
+    if source.name in (target.name, target.name.rpartition(":")[0]):
+        raise _is_the_source(target)
+
+
+def refuse_source_tag(image: Image, target: Target) -> None:
+    """A new image never takes a tag that stands for the one it was made from, however the place is spelled.
+
+    Raises:
+        BadInput: it would.
+    """
+    if target.names(image.digest):
+        raise _is_the_source(target)
+
+
+def _is_the_source(target: Target) -> BadInput:
+    return bad_input(
+        target.name, "is the source itself, which is never overwritten", "Give another tag, such as TAG-even."
+    )
 
 
 def _path_and_tag(text: str, rest: str) -> tuple[Path, str | None]:

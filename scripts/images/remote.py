@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from scripts.failure import Failure
-from scripts.images.source import MOST_CONFIG_BYTES, Image, LayerBlob, check_platform, document, image_of
-from scripts.registry import HttpRegistry, Manifest, Reference, platform
+from scripts.image_document import document
+from scripts.images.source import MOST_CONFIG_BYTES, Image, LayerBlob, check_platform, image_of
+from scripts.registry import HttpRegistry, Manifest, NotThere, Reference, platform
 
 SEND_BYTES = 1 << 20
 
@@ -29,12 +31,23 @@ class RemoteSource:
         if "manifests" in manifest.document:
             child = platform(self.name, manifest.document, architecture)
             manifest = self._registry.manifest(self.reference, child)
-        described = document(self.name, "manifest", manifest.content).get("config")
-        if not described:
-            raise Failure(f"{self.name}: the manifest names no configuration: is it a container image?")
-        config = document(self.name, "configuration", self._small(str(described["digest"]), int(described["size"])))
+        config = self._configuration(manifest)
         check_platform(self.name, config, architecture)
         return image_of(self.name, manifest.digest, manifest.document, config)
+
+    def architecture(self) -> str:
+        """What a name that leads to one manifest is made for.
+
+        Raises:
+            Failure: not there, or not readable.
+        """
+        return str(self._configuration(self._registry.manifest(self.reference)).get("architecture"))
+
+    def _configuration(self, manifest: Manifest) -> Mapping[str, Any]:
+        described = manifest.document.get("config")
+        if not described:
+            raise Failure(f"{self.name}: the manifest names no configuration: is it a container image?")
+        return document(self.name, "configuration", self._small(str(described["digest"]), int(described["size"])))
 
     def _small(self, digest: str, size: int) -> bytes:
         if size > MOST_CONFIG_BYTES:
@@ -65,6 +78,15 @@ class RemoteTarget:
         self.name = str(reference)
         self.reference = reference
         self._registry = registry
+
+    def names(self, digest: str) -> bool:
+        """Whether the tag is there and stands for this manifest, or for an index that lists it."""
+        try:
+            found = self._registry.manifest(self.reference)
+        except NotThere:
+            return False
+        listed = cast("Sequence[Mapping[str, Any]]", found.document.get("manifests") or ())
+        return digest in (found.digest, *(entry["digest"] for entry in listed))
 
     def has_blob(self, digest: str) -> bool:
         """Whether the blob is there."""

@@ -23,7 +23,7 @@ from scripts.images.index import LayerIndex
 from scripts.images.inspection import WORTH_S, codec_of_layers, sizes_of
 from scripts.images.layer import Layer, Steps
 from scripts.images.new_layer import LayerWriter, WrittenLayer
-from scripts.images.places import Target, refuse_same
+from scripts.images.places import Target, refuse_same, refuse_source_tag
 from scripts.images.prediction import Puller, Sizes
 from scripts.images.reading import read_layers, refuse_moved
 from scripts.images.root import Root, merged
@@ -113,6 +113,7 @@ def repack(
     """
     refuse_same(source, target)
     image = source.image(architecture)
+    refuse_source_tag(image, target)
     _check(image, wish)
     cut_layers = len(image.layers) - wish.keep
     with tempfile.TemporaryDirectory(prefix="coldstart-repack-") as folder:
@@ -174,7 +175,7 @@ class _Repack:
         self._old = layers[: len(layers) - wish.keep]
         self._kept_blobs = image.layers[len(layers) - wish.keep :]
         self._codec: Codec = wish.codec or codec_of_layers(layers)
-        self._before = sizes_of(layers)
+        self._before = sizes_of(layers, stored_compressed=image.stored_compressed)
 
     def run(self, meter: Steps) -> Repacked:
         """See `repack`."""
@@ -208,7 +209,7 @@ class _Repack:
 
     def _packed(self, root: Root) -> float:
         """Compressed bytes that the cut layers will have: the old ones' less what is hidden in them."""
-        sizes = sizes_of(self._old)
+        sizes = self._before[: len(self._old)]
         return sum(each.bytes for each in sizes) - sum(hidden.entry.packed_bytes for hidden in root.hidden)
 
     def _is_pointless(self, cut: Cut | None, now: Estimate, dropped: _Dropped) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from budget.counted import counted
 from scripts.images.inspection_view import size
 from scripts.images.prediction import Sizes
 from scripts.images.repack import Repacked
@@ -45,12 +46,12 @@ def repacked_lines(made: Repacked) -> list[str]:
     for label, sizes, pull in (("before", made.before, made.before_pull), ("after", made.after, made.after_pull)):
         largest = max((each.bytes for each in sizes), default=0.0)
         lines.append(
-            f"{label:<7}{size(sum(each.bytes for each in sizes))} in {len(sizes)} layers, the largest {size(largest)}; "
-            f"predicted pull {pull.expected_s:.1f} s, bound by {pull.bound_by}"
+            f"{label:<7}{size(sum(each.bytes for each in sizes))} in {counted(len(sizes), 'layer')}, "
+            f"the largest {size(largest)}; predicted pull {pull.expected_s:.1f} s, bound by {pull.bound_by}"
         )
     if made.hidden_bytes and not made.unchanged:
         lines.append(f"gone   {size(made.hidden_bytes)} that later layers had deleted or replaced")
     if made.dropped_files:
-        lines.append(f"dropped {made.dropped_files:,} files, {size(made.dropped_bytes)} unpacked")
+        lines.append(f"dropped {counted(made.dropped_files, 'file')}, {size(made.dropped_bytes)} unpacked")
     lines.append(f"sent   {size(made.sent_bytes)}")
     return lines

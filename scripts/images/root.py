@@ -99,6 +99,9 @@ def merged(layers: Sequence[Layer], name: str) -> Root:
     root = Root()
     for index, layer in enumerate(layers):
         _Application(root, index, f"{name}: layer {index}").apply(layer)
+    seen = {id(node.entry) for _, node in root.walk()}
+    # Another name of the same inode may have stayed; several that went are one file.
+    root.hidden = list({id(hidden.entry): hidden for hidden in root.hidden if id(hidden.entry) not in seen}.values())
     return root
 
 
@@ -119,14 +122,17 @@ class _Application:
                 self._add(entry)
 
     def _white_out(self, entry: Entry) -> None:
+        name = entry.name[len(WHITEOUT) :]
+        if name in ("", ".", ".."):
+            raise Failure(f"{self._where}: {entry.path}: a whiteout of no name: refused")
         parent = self._folder(entry.path.rpartition("/")[0], create=False)
         if parent is None or parent.children is None:
             return
         if entry.name == OPAQUE:
-            for name in list(parent.children):
-                self._remove(parent, name)
+            for child in list(parent.children):
+                self._remove(parent, child)
         elif not entry.name.startswith(WHITEOUT_META):
-            self._remove(parent, entry.name[len(WHITEOUT) :])
+            self._remove(parent, name)
 
     def _remove(self, parent: Node, name: str) -> None:
         node = (parent.children or {}).pop(name, None)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
 from budget.coefficients import coefficients
@@ -23,9 +22,11 @@ from infra.forecast import scenario
 from infra.specs import ModelSpecs, model_specs
 from infra.stack_file import Stack
 from nodeconfig.soci import tune
+from scripts.account.session import sign_in
 from scripts.failure import Failure
 from scripts.images.bake import bake_user_data
 from scripts.images.hydration import Hydration, hydration_of
+from scripts.waiting import Patience, in_time
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -36,6 +37,8 @@ BAKERS = {"x86_64": "m7i.xlarge", "arm64": "m7g.xlarge"}
 OS_DEVICE, DATA_DEVICE = "/dev/xvda", "/dev/xvdb"
 POLL_S = 15
 PATIENCE_S = 3_600
+SNAPSHOT_POLLS = PATIENCE_S // POLL_S
+"""botocore by itself would give up, and lose the bake, after ten minutes."""
 LISTING = "apiclient exec admin sheltie ctr --address /run/containerd/containerd.sock --namespace k8s.io images list -q"
 """What SSM runs on the node: the names of all images that are whole."""
 
@@ -89,9 +92,14 @@ class Bake:
 
 
 def aws_clients(stack: Stack) -> Clients:
-    """Clients in the stack's region."""
+    """Clients in the stack's region, once the account is found to be the stack's.
+
+    Raises:
+        BadInput: other credentials, or none.
+    """
     region = stack.environment.region
-    return Clients(ec2=boto3.client("ec2", region_name=region), ssm=boto3.client("ssm", region_name=region))
+    signed_in = sign_in(account=stack.environment.account, region=region).region(region)
+    return Clients(ec2=signed_in.ec2, ssm=signed_in.ssm)
 
 
 def bake_of(stack: Stack, *, hydrate: str | None, usd_per_gib: float | None) -> Bake:
@@ -229,14 +237,19 @@ def _tags(tags: Mapping[str, str]) -> Any:  # noqa: ANN401 - the stubs' own Type
 def _wait_for_image(bake: Bake, node: str, clients: Clients, say: Callable[[str], None]) -> None:
     """Until containerd lists the image, which it does once every layer is unpacked."""
     digest = bake.image.rpartition("@")[2]
-    deadline = clients.clock() + PATIENCE_S
-    while clients.clock() < deadline:
+
+    def is_there() -> bool:
         listed = _listed(node, clients)
         if listed is not None and digest in listed:
-            return
+            return True
         say(f"{node}: {'booting' if listed is None else 'pulling'}")
-        clients.sleep(POLL_S)
-    raise Failure(f"{node}: {bake.image} did not come within {PATIENCE_S} s. May {node} pull it?")
+        return False
+
+    patience = Patience(limit_s=PATIENCE_S, every_s=POLL_S, clock=clients.clock, sleep=clients.sleep)
+    if not in_time(is_there, patience):
+        raise Failure(
+            f"{node} did not finish pulling {bake.image} within {PATIENCE_S} s: may its instance profile pull it?"
+        )
 
 
 def _listed(node: str, clients: Clients) -> str | None:
@@ -277,7 +290,9 @@ def _keep(bake: Bake, volume: str, clients: Clients) -> str:
     )
     snapshot = made["SnapshotId"]
     try:
-        clients.ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[snapshot])
+        clients.ec2.get_waiter("snapshot_completed").wait(
+            SnapshotIds=[snapshot], WaiterConfig={"Delay": POLL_S, "MaxAttempts": SNAPSHOT_POLLS}
+        )
         if bake.hydration.rate_mib_s is None:
             clients.ec2.enable_fast_snapshot_restores(AvailabilityZones=list(bake.zones), SourceSnapshotIds=[snapshot])
     except (ClientError, BotoCoreError, WaiterError):

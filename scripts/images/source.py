@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -62,7 +61,7 @@ class Image:
     def commands(self) -> Sequence[str]:
         """The command that made each layer, as far as the history tells; empty texts where it does not."""
         history = cast("Sequence[Mapping[str, Any]]", self.config.get("history") or ())
-        made = [str(entry.get("created_by", "")) for entry in history if not entry.get("empty_layer")]
+        made = [str(entry.get("created_by") or "") for entry in history if not entry.get("empty_layer")]
         return made if len(made) == len(self.layers) else [""] * len(self.layers)
 
 
@@ -89,43 +88,22 @@ class Source(Protocol):
 
 
 def image_of(name: str, digest: str, manifest: Mapping[str, Any], config: Mapping[str, Any]) -> Image:
-    """An image from its two documents.
+    """An image from its two documents, which have been checked for their shapes.
 
     Raises:
-        Failure: they don't agree, or aren't what they should be.
+        Failure: they don't agree, or there is no layer.
     """
-    try:
-        listed = cast("Sequence[Mapping[str, Any]]", manifest["layers"])
-        diff_ids = cast("Sequence[str]", config["rootfs"]["diff_ids"])
-        layers = tuple(
-            LayerBlob(
-                digest=str(layer["digest"]),
-                bytes=int(layer["size"]),
-                media_type=str(layer["mediaType"]),
-                diff_id=str(diff_id),
-            )
-            for layer, diff_id in zip(listed, diff_ids, strict=True)
-        )
-    except (KeyError, TypeError) as error:
-        raise Failure(f"{name}: the manifest or configuration lacks {error}: is it a container image?") from error
-    except ValueError as error:
-        raise Failure(f"{name}: the manifest lists other layers than the configuration") from error
+    listed = cast("Sequence[Mapping[str, Any]]", manifest.get("layers") or ())
+    diff_ids = cast("Sequence[str]", config["rootfs"]["diff_ids"])
+    if not listed:
+        raise Failure(f"{name} has no layers")
+    if len(listed) != len(diff_ids):
+        raise Failure(f"{name}: the manifest lists {len(listed)} layers, the configuration {len(diff_ids)}")
+    layers = tuple(
+        LayerBlob(digest=layer["digest"], bytes=layer["size"], media_type=layer.get("mediaType") or "", diff_id=diff_id)
+        for layer, diff_id in zip(listed, diff_ids, strict=True)
+    )
     return Image(name=name, digest=digest, manifest=manifest, config=config, layers=layers)
-
-
-def document(name: str, what: str, content: bytes) -> Mapping[str, Any]:
-    """A JSON object.
-
-    Raises:
-        Failure: it is none.
-    """
-    try:
-        found: object = json.loads(content)
-    except ValueError as error:
-        raise Failure(f"{name}: the {what} is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise Failure(f"{name}: the {what} is no JSON object")
-    return cast("Mapping[str, Any]", found)
 
 
 def check_platform(name: str, config: Mapping[str, Any], architecture: str) -> None:

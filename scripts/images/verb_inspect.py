@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import click
 from rich.console import Console
 
 from budget.problems import bad_input
+from scripts.failure import Failure
 from scripts.images.index import LayerIndex
 from scripts.images.inspection import inspect
 from scripts.images.inspection_view import document, page, show
 from scripts.images.progress import Meter
 from scripts.images.speech import instance_option, json_option
-from scripts.images.stack_facts import write_facts
+from scripts.images.stack_facts import write_image_facts
 from scripts.images.subject import subject_of
 from scripts.registry import HttpRegistry
 
@@ -39,7 +41,7 @@ def command(reference: str, *, instance: str | None, write: bool, html_path: Pat
     if html_path is not None:
         _write_text(html_path, page(found))
     if write and subject.stack_path is not None:
-        write_facts(subject.stack_path, found.sizes, found.waste, found.codec)
+        write_image_facts(subject.stack_path, found.sizes, found.waste, found.codec)
         click.echo(f"wrote model.image_facts into {subject.stack_path.name}", err=True)
     if as_json:
         click.echo(json.dumps(document(found), indent=2))
@@ -51,5 +53,8 @@ def _write_text(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            path.unlink(missing_ok=True)
+            raise Failure(f"{path}: {error.strerror}") from error
         raise bad_input(str(path), f"cannot be written: {error.strerror}", "Give a writable path.") from error
     click.echo(f"wrote {path}", err=True)

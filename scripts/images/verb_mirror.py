@@ -23,7 +23,7 @@ from scripts.registry import HttpRegistry
 @json_option
 def command(names: tuple[str, ...], *, to: str | None, architecture: str, write: bool, as_json: bool) -> None:
     """Copy images by digest into the region: an environment's engines and controllers, a model's engine, any IMAGE."""
-    jobs = mirror_jobs(names, to, architecture)
+    jobs = mirror_jobs(names, to, architecture, write=write)
     with HttpRegistry() as registry:
         done = [
             copied

@@ -6,6 +6,7 @@ import click
 
 from budget.problems import bad_input
 from infra.stack_file import STACKS, read
+from scripts.amount import Amount
 from scripts.images.snapshot import Place, aws_clients, bake_of, make_snapshot
 from scripts.images.snapshot_view import bake_document, bake_lines
 from scripts.images.speech import json_option, say
@@ -13,13 +14,13 @@ from scripts.images.speech import json_option, say
 
 @click.command(name="snapshot")
 @click.argument("stack_name", metavar="STACK")
-@click.option("--hydrate", metavar="MIB_S|fast-snapshot-restore", help="How first reads become fast; refused without.")
 @click.option(
-    "--usd-per-gib", type=click.FloatRange(min=0), help="Your region's price of that rate, from the EBS price page."
+    "--hydrate", metavar="MIB_S|fast-snapshot-restore", help="How the volume's first reads are made fast. Required."
 )
+@click.option("--usd-per-gib", type=Amount(min=0), help="Your region's price of that rate, from the EBS price page.")
 @click.option("--subnet", help="Where the baking node runs: a subnet with a way to the registry and to SSM.")
 @click.option("--instance-profile", help="Of the baking node: may pull from ECR, and be reached by SSM.")
-@click.option("--yes", is_flag=True, help="Make it; without, only what it would be and cost.")
+@click.option("--yes", is_flag=True, help="Make it. Otherwise only say what it would be and cost.")
 @json_option
 def command(
     stack_name: str,

@@ -15,6 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.images.synthetic import MadeImage, digest
 
+HELD_BYTES = 100_000
+
 
 @dataclass
 class Faults:
@@ -27,6 +29,7 @@ class Faults:
         short: blobs end early though the whole length is announced as theirs.
         moves_to: the tag's digest changes to this one after its first read.
         refuse_push: answer to pushes.
+        hold: large blobs are not answered until this is set.
     """
 
     token: str | None = None
@@ -36,6 +39,7 @@ class Faults:
     moves_to: str | None = None
     refuse_push: int = 0
     wrong_manifest: bool = False
+    hold: threading.Event | None = None
 
 
 class LoopbackRegistry:
@@ -147,6 +151,8 @@ class _Handler(BaseHTTPRequestHandler):
         ranged = re.match(r"bytes=(\d+)-$", self.headers.get("Range", ""))
         start = int(ranged[1]) if ranged else 0
         rest, faults = content[start:], self.owner.faults
+        if faults.hold is not None and len(content) > HELD_BYTES:
+            faults.hold.wait(60)
         with self.owner.lock:
             drop = faults.drops > 0 and 0 < faults.drop_after < len(rest)
             faults.drops -= drop

@@ -15,6 +15,7 @@ ENVIRONMENT = {"Env": ["PATH=/usr/local/bin:/bin"]}
 def python_base() -> Tar:
     """Python of this machine with the libraries it loads, and busybox for a shell."""
     tar, prefix = Tar(), Path(sys.base_prefix)
+    known: set[str] = set()
     tar.folder("bin").file("bin/busybox", Path("/bin/busybox").read_bytes(), mode=0o755).symlink("bin/sh", "busybox")
     for applet in ("mkdir", "rm", "ls", "cat"):
         tar.symlink(f"bin/{applet}", "busybox")
@@ -22,25 +23,25 @@ def python_base() -> Tar:
     tar.file("etc/passwd", b"root:x:0:0::/root:/bin/sh\n")
     python = (prefix / "bin" / "python3").resolve()
     inside = str(python).lstrip("/")
-    _folders(tar, inside)
+    _folders(tar, inside, known)
     tar.file(inside, python.read_bytes(), mode=0o755).symlink("usr/local/bin/python3", str(python))
     if python.name != "python3":  # the name that virtual environments link to
         tar.symlink(f"{inside.rpartition('/')[0]}/python3", python.name)
     for library in _libraries(python):
-        _folders(tar, library.lstrip("/"))
+        _folders(tar, library.lstrip("/"), known)
         tar.file(library.lstrip("/"), Path(library).read_bytes(), mode=0o755)
     home = prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     skipped = {"test", "site-packages", "__pycache__", "idlelib", "tkinter", "lib2to3"}
     for folder, names, files in os.walk(home):
         names[:] = sorted(set(names) - skipped)
-        _folders(tar, f"{folder.lstrip('/')}/x")
+        _folders(tar, f"{folder.lstrip('/')}/x", known)
         for name in sorted(files):
             tar.file(f"{folder.lstrip('/')}/{name}", (Path(folder) / name).read_bytes())
     return tar
 
 
-def _folders(tar: Tar, path: str, seen: dict[int, set[str]] = {}) -> None:  # noqa: B006 - a memory by design
-    known = seen.setdefault(id(tar), set())
+def _folders(tar: Tar, path: str, known: set[str]) -> None:
+    """Adds the folders above a path that are not `known` yet."""
     parts = path.split("/")[:-1]
     for depth in range(1, len(parts) + 1):
         folder = "/".join(parts[:depth])

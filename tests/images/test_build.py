@@ -82,7 +82,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("store")
 def test_a_real_builder_builds_it_in_even_layers_and_it_runs(
-    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    wheels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = buildah()
     base = image(python_base(), config={"config": ENVIRONMENT})
@@ -97,7 +97,6 @@ def test_a_real_builder_builds_it_in_even_layers_and_it_runs(
     layout = tmp_path / "layout"
     copy = [tool("skopeo"), "copy", "--quiet", "containers-storage:localhost/engine:slim", f"oci:{layout}:slim"]
     subprocess.run(copy, check=True)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     capsys.readouterr()
     assert run(["image", "inspect", f"oci:{layout}:slim", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

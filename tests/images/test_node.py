@@ -19,9 +19,8 @@ MB = 1_000_000
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabRegistry]:
+def lab(tmp_path: Path) -> Iterator[LabRegistry]:
     """The registry with an image whose sixth layer has most of the bytes."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     laid_out("fat", 12 * MB).write_layout(tmp_path / "image")
     with LabRegistry(tmp_path / "registry") as registry:
         copy = [tool("skopeo"), "copy", "--quiet", "--dest-tls-verify=false", f"oci:{tmp_path}/image:v1"]

@@ -11,11 +11,6 @@ from tests.images.traps import TRAPS
 from tests.images.unpacked import mtree
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 @pytest.mark.parametrize("trap", TRAPS)
 def test_every_trap_comes_back(trap: str, tmp_path: Path) -> None:
     TRAPS[trap](tmp_path).write_layout(tmp_path / "from")

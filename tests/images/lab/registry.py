@@ -8,8 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from scripts.rehearsal.ports import free_ports
 from tests.images.lab.build import tool
-from tests.toolchain.engines import Server, free_port
+from tests.toolchain.engines import Server
 from tests.toolchain.waiting import wait_until
 
 REGISTRY = """version: 0.1
@@ -30,7 +31,7 @@ class LabRegistry:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         root = self._folder / "storage"
-        behind, front = free_port(), free_port()
+        behind, front = free_ports(2)
         config = self._folder / "registry.yml"
         config.write_text(REGISTRY.format(root=root, port=behind))
         pace = [tool("pace"), "serve", "-listen", f"127.0.0.1:{front}", "-behind", f"127.0.0.1:{behind}"]

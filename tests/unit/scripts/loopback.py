@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+LAYER = f"sha256:{'1' * 64}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
@@ -106,7 +108,8 @@ class Images(Served):
             {"digest": self.add({"layers": []}), "platform": {"os": "unknown", "architecture": "unknown"}}
         ]
         for architecture, sizes in layers.items():
-            child = self.add({"schemaVersion": 2, "for": architecture, "layers": [{"size": size} for size in sizes]})
+            described = [{"digest": LAYER, "size": size} for size in sizes]
+            child = self.add({"schemaVersion": 2, "for": architecture, "layers": described})
             entries.append({"digest": child, "platform": {"os": "linux", "architecture": architecture}})
         return self.add({"schemaVersion": 2, "manifests": entries}, *tags)
 

@@ -116,13 +116,15 @@ def test_what_the_disk_refuses_is_a_failure(
 
 def test_the_installed_command_ends_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["coldstart", "explain", "model.nothing"])
-    before = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    hook = sys.unraisablehook
     try:
         with pytest.raises(SystemExit) as caught:
             cli.main()
     finally:
-        signal.signal(signal.SIGINT, before[0])
-        sys.unraisablehook = before[1]
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = hook
     assert caught.value.code == 2
 
 

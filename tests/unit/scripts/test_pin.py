@@ -22,6 +22,8 @@ from infra.stack_file import facts_path, read
 from scripts import pin as pin_module
 from scripts.cli import run
 from scripts.failure import Failure
+from scripts.images.prediction import Sizes
+from scripts.images.stack_facts import write_image_facts
 from scripts.pin import HuggingFaceHub, pin
 from scripts.registry import HttpRegistry
 from tests.unit.infra.changed_stacks import change
@@ -149,7 +151,24 @@ def test_names_become_pins(unpinned: Path, hub: HuggingFaceHub, registry: HttpRe
     }
     model = model_of(unpinned)
     assert (model["revision"], model["image"]) == (COMMIT, image)
-    assert model["image_facts"] == {"compressed_bytes": 4_060_000_000, "layers": LAYERS["amd64"]}
+    assert model["image_facts"] == {
+        "digest": digest,
+        "compressed_bytes": 4_060_000_000,
+        "layers": LAYERS["amd64"],
+    }
+
+
+def test_what_an_inspection_found_stays_while_the_layers_do(
+    unpinned: Path, hub: HuggingFaceHub, registry: HttpRegistry, images: Images
+) -> None:
+    images.add_image("v0.33.0", layers=LAYERS)
+    pin(QWEN, unpinned.parent, hub, registry)
+    sizes = [Sizes(bytes=size, unpacked_bytes=2.0 * size) for size in LAYERS["amd64"]]
+    write_image_facts(unpinned, sizes, [1, 2], "zstd")
+    inspected = model_of(unpinned)["image_facts"]
+    pin(QWEN, unpinned.parent, hub, registry)
+    assert model_of(unpinned)["image_facts"] == inspected
+    assert inspected["codec"] == "zstd"
 
 
 def test_what_is_written_is_a_stack_that_can_be_read(

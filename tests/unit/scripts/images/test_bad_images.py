@@ -93,10 +93,15 @@ CASES: dict[str, tuple[MadeImage, str]] = {
     "parent is a file": (image(Tar().file("a").file("a/x")), "a is no folder"),
     "more layers than the configuration": (
         image(GOOD, config={"rootfs": {"type": "layers", "diff_ids": []}}),
-        "lists other layers than the configuration",
+        "the manifest lists 1 layers, the configuration 0",
     ),
     "other platform": (image(GOOD, config={"architecture": "arm64"}), "made for linux/arm64, not for linux/amd64"),
     "windows": (image(GOOD, config={"os": "windows"}), "made for windows/amd64"),
+    "no layer at all": (image(config={"rootfs": {"type": "layers", "diff_ids": []}}), "has no layers"),
+    "a history that is no list": (image(GOOD, config={"history": {"created_by": "x"}}), "history: input should be a"),
+    "a step that is no object": (image(GOOD, config={"history": ["x"]}), "history.0: input should be"),
+    "a whiteout of no name": (image(GOOD, Tar().file(".wh.")), "a whiteout of no name: refused"),
+    "a whiteout of the folder itself": (image(GOOD, Tar().file("a/.wh..")), "a whiteout of no name: refused"),
     "no configuration to speak of": (image(GOOD, config={"rootfs": None}), "is it a container image?"),
 }
 

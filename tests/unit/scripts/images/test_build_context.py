@@ -83,7 +83,31 @@ def test_a_lock_file_is_installed_by_its_hashes(stacks: Path, tmp_path: Path) ->
 
 
 def test_wheels_of_a_folder_need_no_index(stacks: Path, tmp_path: Path) -> None:
+    (tmp_path / "vllm-0.27.1-py3-none-any.whl").write_bytes(b"")
     assert "--no-index --find-links /build/wheels" in rendered(stacks, PRODUCTION, wheels=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm==0.27.1\n",
+        "# why\nvllm[s3]==0.27.1 ; python_version >= '3.12'\n",
+        "vllm==0.27.1 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n",
+        "--extra-index-url https://wheels.example\nvllm @ https://wheels.example/vllm-0.27.1-py3-none-any.whl\n",
+    ],
+)
+def test_requirements_are_taken_as_they_are(stacks: Path, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(text)
+    assert recipe_of(read(PRODUCTION, stacks), base=f"x@sha256:{'a' * 64}", requirements=path, wheels=None)
+
+
+@pytest.mark.parametrize("text", ["vllm\n", "vllm>=0.27\n", "import json\n"])
+def test_requirements_that_pin_nothing_are_refused(stacks: Path, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(f"torch==2.9.0\n{text}")
+    with pytest.raises(BadInput, match="is not a pinned wheel"):
+        recipe_of(read(PRODUCTION, stacks), base=f"x@sha256:{'a' * 64}", requirements=path, wheels=None)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +116,7 @@ def test_wheels_of_a_folder_need_no_index(stacks: Path, tmp_path: Path) -> None:
         ("dev", {}, "is an environment"),
         (PRODUCTION, {"base": "python:3.12-slim"}, "has no digest"),
         (PRODUCTION, {"requirements": Path("/nowhere")}, "cannot be read"),
-        (PRODUCTION, {"wheels": Path("/nowhere")}, "is no folder"),
+        (PRODUCTION, {"wheels": Path("/nowhere")}, "holds no wheels"),
     ],
 )
 def test_bad_wishes(stacks: Path, name: str, more: dict[str, object], words: str) -> None:

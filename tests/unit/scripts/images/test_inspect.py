@@ -19,7 +19,7 @@ from infra.specs import model_specs
 from infra.stack_file import read
 from scripts.cli import run
 from scripts.images.prediction import Sizes
-from scripts.images.stack_facts import write_facts
+from scripts.images.stack_facts import write_image_facts
 from tests.images.loopback_registry import LoopbackRegistry
 from tests.images.synthetic import MadeImage, Tar, image
 from tests.images.traps import noise
@@ -165,7 +165,7 @@ def test_a_plan_says_what_a_repack_and_a_slim_image_would_save(stacks: Path) -> 
     sizes = [Sizes(bytes=size, unpacked_bytes=2 * size) for size in (2e8, 5e9, 1e8)]
 
     def saved(waste: Sequence[int]) -> dict[str, float]:
-        write_facts(path, sizes, waste, "gzip")
+        write_image_facts(path, sizes, waste, "gzip")
         plan = plan_of(scenario_of("dev-llama-3-1-8b", stacks))
         return {effect.lever: effect.saves_s for effect in plan.levers}
 
@@ -178,7 +178,7 @@ def test_a_plan_says_what_a_repack_and_a_slim_image_would_save(stacks: Path) -> 
 
 def test_zstd_layers_are_planned_as_such(stacks: Path) -> None:
     path = stacks / "Pulumi.dev-llama-3-1-8b.yaml"
-    write_facts(path, [Sizes(bytes=5e9, unpacked_bytes=1e10)], [0], "zstd")
+    write_image_facts(path, [Sizes(bytes=5e9, unpacked_bytes=1e10)], [0], "zstd")
     assert scenario_of("dev-llama-3-1-8b", stacks).pull.decompressor == "zstd"
     assert "zstd" not in {effect.lever for effect in plan_of(scenario_of("dev-llama-3-1-8b", stacks)).levers}
 
@@ -197,7 +197,7 @@ def test_the_command_line_plans_from_the_layers_and_shows_both_levers(
         return next(phase["detail"] for phase in plan["phases"] if phase["phase"] == "pull")
 
     assert pull_of(planned())["layers_known"] is False
-    write_facts(
+    write_image_facts(
         stacks / f"Pulumi.{name}.yaml",
         [Sizes(bytes=size, unpacked_bytes=2.2 * size) for size in (2e8, 5e9, 1e8)],
         [0, 2_500_000_000, 0],

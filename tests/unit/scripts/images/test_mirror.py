@@ -22,7 +22,7 @@ from infra.stack_file import read
 from scripts.cli import run
 from scripts.failure import Failure
 from scripts.images import environment_images
-from scripts.images.ecr import ensure_repository, region_of
+from scripts.images.ecr import ensure_repository, owner_of
 from scripts.images.environment_images import chart_images, needed_images
 from scripts.images.mirror import split_destination, target_reference
 from scripts.images.mirroring import mirror_jobs, private_registry, write_places
@@ -184,7 +184,7 @@ def test_a_model_needs_its_engine_alone(stacks: Path) -> None:
 def test_a_stacks_images_go_to_its_own_account_and_region(stacks: Path) -> None:
     stack = read("dev-llama-3-1-8b", stacks)
     assert private_registry(stack) == "111122223333.dkr.ecr.us-west-2.amazonaws.com/dev"
-    (job,) = mirror_jobs(["dev-llama-3-1-8b"], None, "amd64", stacks)
+    (job,) = mirror_jobs(["dev-llama-3-1-8b"], None, "amd64", directory=stacks)
     assert job.destination == private_registry(stack)
 
 
@@ -209,9 +209,9 @@ def test_a_destination_that_is_no_registry(text: str) -> None:
 
 def test_bare_images_need_a_destination(stacks: Path) -> None:
     with pytest.raises(BadInput, match="--to: missing"):
-        mirror_jobs(["vllm/vllm-openai:v1"], None, "amd64", stacks)
+        mirror_jobs(["vllm/vllm-openai:v1"], None, "amd64", directory=stacks)
     with pytest.raises(BadInput, match="Did you mean dev-llama-3-1-8b"):
-        mirror_jobs(["dev-lama-3-1-8b"], "h.example", "amd64", stacks)
+        mirror_jobs(["dev-lama-3-1-8b"], "h.example", "amd64", directory=stacks)
 
 
 def test_the_new_place_is_written_into_the_stack_file(stacks: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,8 +230,8 @@ def test_repositories_are_made_once_immutable_and_scanned(monkeypatch: pytest.Mo
         monkeypatch.setenv(name, "testing")
     client = boto3.client("ecr", region_name="us-west-2")
     reference = parse("111122223333.dkr.ecr.us-west-2.amazonaws.com/dev/docker.io/vllm/vllm-openai:v1")
-    assert region_of(reference.registry) == "us-west-2"
-    assert region_of("ghcr.io") is None
+    assert owner_of(reference.registry) == ("111122223333", "us-west-2")
+    assert owner_of("ghcr.io") is None
     assert ensure_repository(client, reference, {"stack": "dev"}) is True
     assert ensure_repository(client, reference, {"stack": "dev"}) is False
     (made,) = client.describe_repositories()["repositories"]
