@@ -17,8 +17,6 @@ from budget.price import prices
 from budget.scenario import PullCase, Scenario
 from budget.weights import weights_phase
 
-SLOW_HUB_SHARE = 0.5
-
 
 def advice(scenario: Scenario, budget: Budget, coefficients: Coefficients, terms: Terms) -> list[Finding]:
     """Everything worth saying, most urgent first."""

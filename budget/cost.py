@@ -22,7 +22,7 @@ from budget.scenario import Scenario
 from budget.weights import read_bytes
 
 OS_VOLUME_GIB = 4
-"""Bottlerocket's OS volume."""
+"""Bottlerocket's system partition set; images and pods never touch it."""
 IDLE_TAIL_S = 600
 """A node stays this long after its last pod before it is removed (Karpenter's WhenEmpty advice: 10 to 30 minutes)."""
 UNBILLED_S = 10.0

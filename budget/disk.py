@@ -13,6 +13,13 @@ DiskKind = Literal["nvme", "gp3", "io2"]
 
 GP3_DEFAULT_MIB_S = 125
 GP3_DEFAULT_IOPS = 3_000
+"""What every gp3 volume has at no charge."""
+GP3_IOPS_PER_MIB_S = 4
+"""gp3 carries at most 0.25 MiB/s per IOPS (EBS user guide)."""
+GP3_TUNED_MIB_S = 1_000
+"""The most that is asked of gp3 without a setting."""
+IO2_MIB_S = 4_000
+"""io2 has no throughput setting: 256 KiB per I/O up to this (EBS user guide)."""
 SOCI_FLOOR_MIB_S = 600
 """Below this, parallel pull on EBS gains next to nothing (soci-snapshotter's own guidance and #1633)."""
 IO_BYTES = 256 * 1024
@@ -64,12 +71,9 @@ class DiskRate:
 
 
 def volume_mb_s(disk: Disk) -> float:
-    """What the EBS volume itself can do: provisioned MiB/s converted to MB/s, or its IOPS at 256 KiB each.
-
-    io2 has no throughput setting: 256 KiB per I/O up to 4,000 MiB/s.
-    """
+    """What the EBS volume itself can do: provisioned MiB/s converted to MB/s, or its IOPS at 256 KiB each."""
     by_iops = disk.iops * IO_BYTES / 1e6
-    by_throughput = (4_000 if disk.kind == "io2" else disk.throughput_mib_s) * MIB_S_TO_MB_S
+    by_throughput = (IO2_MIB_S if disk.kind == "io2" else disk.throughput_mib_s) * MIB_S_TO_MB_S
     return min(by_iops, by_throughput)
 
 

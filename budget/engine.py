@@ -15,7 +15,6 @@ AOT_SINCE = (0, 12)
 """From this vLLM release a compile-cache hit loads the whole compiled function, tracing included (vLLM source)."""
 DUAL_GRAPHS_SINCE = (0, 12)
 """From this release the default captures full and piecewise graphs (`-O2`; vLLM source)."""
-EAGER_NOTE = "eager skips compile and capture, and every request pays for it"
 WARMUP_TOKENS = 16
 """Tokens of one warm-up request."""
 MEMORY_BANDWIDTH_SHARE = 0.6

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator
 
 from budget.coefficients import Coefficients
 from budget.disk import HEADROOM_BYTES, data_volume_gib, disk_bytes
+from budget.drivers import CUDA_13, FRACTIONAL_MAX, R580, branch_runs
 from budget.findings import Finding
 from budget.image import unpacked_bytes
 from budget.instances import GIB, Instance, instances
 from budget.memory import (
+    HEADROOM,
     NCCL_BYTES,
     NON_TORCH_BYTES,
     STREAMER_CLIENTS,
@@ -218,12 +220,13 @@ def _host_memory(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _host_memory_fix(scenario: Scenario, needed: HostMemory, offered: int) -> str:
-    room = offered - (needed.request_bytes - needed.ring_bytes - needed.headroom_bytes) * 1.1
+    with_headroom = 1 + HEADROOM
+    room = offered - (needed.request_bytes - needed.ring_bytes - needed.headroom_bytes) * with_headroom
     facts = scenario.model.facts
     floor = scenario.ranks * (facts.largest_tensor_bytes if facts is not None else GIB)
     ways: list[str] = []
-    if scenario.weights.path == "stream" and room / 1.1 > floor:
-        each = room / 1.1 / (1 if scenario.weights.distributed else scenario.ranks)
+    if scenario.weights.path == "stream" and room / with_headroom > floor:
+        each = room / with_headroom / (1 if scenario.weights.distributed else scenario.ranks)
         ways.append(f"a streamer memory limit of {each / 1e9:.0f} GB")
     if scenario.weights.path == "stream" and scenario.ranks > 1 and not scenario.weights.distributed:
         ways.append("distributed streaming")
@@ -319,12 +322,6 @@ def quantization_of(scenario: Scenario) -> str | None:
     return facts.quantization if facts is not None else scenario.model.quantization
 
 
-CUDA13_DRIVER = 580
-"""CUDA 13 needs driver branch R580 or newer (NVIDIA CUDA release notes)."""
-FRACTIONAL_DRIVER_MAX = 594
-"""R595 does not run the fractional L4 of g6f and gr6f (awslabs/amazon-eks-ami#2747)."""
-
-
 def _driver(scenario: Scenario) -> Iterator[Finding]:
     board, cuda, driver = scenario.instance.board, scenario.image.cuda, scenario.node.driver
     if board is None:
@@ -345,19 +342,19 @@ def _driver(scenario: Scenario) -> Iterator[Finding]:
             message=f"{board.name} needs driver branch R{board.driver_min} or newer, the node has R{driver}",
             fix=f"Choose a node image with R{board.driver_min}; on Bottlerocket the `pb` branch for g7.",
         )
-    if cuda is not None and cuda[0] >= 13 and driver < CUDA13_DRIVER:  # noqa: PLR2004 - CUDA 13
+    if cuda is not None and not branch_runs(cuda, driver):
         yield Finding(
             code="driver-cuda",
             level="error",
-            message=f"CUDA {cuda[0]}.{cuda[1]} needs driver branch R{CUDA13_DRIVER} or newer, the node has R{driver}",
-            fix=f"Choose a node image with R{CUDA13_DRIVER}, or an image built for CUDA 12.",
+            message=f"CUDA {cuda[0]}.{cuda[1]} needs driver branch R{R580} or newer, the node has R{driver}",
+            fix=f"Choose a node image with R{R580}, or an image built for CUDA {CUDA_13 - 1}.",
         )
-    if scenario.instance.fractional and driver > FRACTIONAL_DRIVER_MAX:
+    if scenario.instance.fractional and driver > FRACTIONAL_MAX:
         yield Finding(
             code="driver-fractional",
             level="error",
             message=f"driver branch R{driver} does not run the fractional GPU of {scenario.instance.name}",
-            fix=f"Use branch R{CUDA13_DRIVER}.",
+            fix=f"Use branch R{R580}.",
         )
 
 

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 
 from budget.coefficients import Coefficients
 from budget.cost import DEFAULT_TERMS, Cost, Terms, cost_of
-from budget.disk import SOCI_FLOOR_MIB_S, Disk, disk_rate
+from budget.disk import GP3_IOPS_PER_MIB_S, GP3_TUNED_MIB_S, SOCI_FLOOR_MIB_S, Disk, disk_rate
 from budget.feasibility import FP8_WEIGHT_ONLY, quantization_of
 from budget.image import TYPICAL_LAYERS, even_layers, layers_of, unpacked_bytes, without_waste
 from budget.instances import MIB_S_TO_MB_S, instances
 from budget.phases import Budget, budget_of
 from budget.scenario import LayerCase, PullCase, Scenario
 
-GP3_TUNED = Disk(kind="gp3", throughput_mib_s=1_000, iops=4_000)
-"""1,000 MiB/s needs 4,000 IOPS (gp3 allows 0.25 MiB/s per IOPS)."""
+GP3_TUNED = Disk(kind="gp3", throughput_mib_s=GP3_TUNED_MIB_S, iops=GP3_IOPS_PER_MIB_S * GP3_TUNED_MIB_S)
 SLIM_SHARE = 0.6
 """A slim multi-stage engine image against a stock one. The wheels of vLLM alone are 4.3 GB, a stock image 9 to 11."""
 FEW_CAPTURE_SIZES = 11
@@ -25,7 +24,6 @@ EVEN_ENOUGH = 1.5
 """A largest layer within this multiple of the mean leaves nothing to re-balance."""
 HYDRATION_MIB_S = 300.0
 """The fastest rate at which EBS fetches a volume's snapshot (EBS documentation: 100 to 300 MiB/s)."""
-SMALLEST_SAVING_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -270,7 +268,7 @@ LEVERS = (
     Lever(name="zstd", what="layers compressed with zstd", pull=_zstd),
     Lever(name="private-registry", what="the image in a private registry of the region", pull=_private_registry),
     Lever(name="nvme", what="images on the instance's NVMe", pull=_nvme),
-    Lever(name="volume-throughput", what="gp3 at 1,000 MiB/s", pull=_volume),
+    Lever(name="volume-throughput", what=f"gp3 at {GP3_TUNED_MIB_S:,} MiB/s", pull=_volume),
     Lever(name="bigger-network", what="the cheapest larger instance with the same GPUs", pull=_bigger_network),
     Lever(name="streaming", what="weights streamed from the bucket", pull=_streaming),
     Lever(name="distributed", what="ranks share one read of the weights", pull=_distributed),

@@ -8,14 +8,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Literal, cast
 
+from budget.disk import GP3_DEFAULT_IOPS, GP3_DEFAULT_MIB_S
 from budget.instances import Instance
 from budget.tables import document
 
 Purchase = Literal["on-demand", "spot", "capacity-block", "reservation"]
-VolumeKind = Literal["gp3", "io2"]
 
-GP3_FREE_IOPS = 3_000
-GP3_FREE_MIB_S = 125
 IO2_IOPS_TIERS = ((32_000, "to_32000"), (64_000, "to_64000"), (None, "above_64000"))
 
 
@@ -97,24 +95,38 @@ def node_cost(
 
 
 def volume_cost(
-    kind: VolumeKind,
+    kind: str,
     *,
     gib: float,
-    iops: float = GP3_FREE_IOPS,
-    throughput_mib_s: float = GP3_FREE_MIB_S,
+    iops: float = GP3_DEFAULT_IOPS,
+    throughput_mib_s: float = GP3_DEFAULT_MIB_S,
     count: int = 1,
 ) -> CostItem:
-    """EBS volumes of one shape: capacity, and for gp3 what goes beyond 3,000 IOPS and 125 MiB/s."""
-    table = prices()
+    """EBS volumes of one shape: capacity, and for gp3 what goes beyond 3,000 IOPS and 125 MiB/s.
+
+    A kind that the table doesn't price costs None.
+    """
+    table, label = prices(), f"{count} x {kind} {gib:.0f} GiB"
+    match kind:
+        case "gp3":
+            label += f", {iops:.0f} IOPS, {throughput_mib_s:.0f} MiB/s"
+            performance = _gp3_month(iops, throughput_mib_s)
+        case "io2":
+            label += f", {iops:.0f} IOPS"
+            performance = _io2_iops_month(iops)
+        case "gp2":
+            performance = 0.0
+        case _:
+            return CostItem(item=label, usd_per_hour=None, note=f"no list price of {kind} in the table")
     # EBS bills capacity per "GB-month" of the provisioned GiB.
-    month = gib * table.usd[f"{kind}_usd_per_gb_month"]
-    if kind == "gp3":
-        month += max(0, iops - GP3_FREE_IOPS) * table.usd["gp3_usd_per_iops_month"]
-        month += max(0, throughput_mib_s - GP3_FREE_MIB_S) * table.usd["gp3_usd_per_mib_s_month"]
-    else:
-        month += _io2_iops_month(iops)
-    shape = f"{iops:.0f} IOPS" + (f", {throughput_mib_s:.0f} MiB/s" if kind == "gp3" else "")
-    return CostItem(item=f"{count} x {kind} {gib:.0f} GiB, {shape}", usd_per_hour=count * month / table.hours_per_month)
+    month = gib * table.usd[f"{kind}_usd_per_gb_month"] + performance
+    return CostItem(item=label, usd_per_hour=count * month / table.hours_per_month)
+
+
+def _gp3_month(iops: float, throughput_mib_s: float) -> float:
+    usd = prices().usd
+    beyond_iops, beyond_mib_s = max(0, iops - GP3_DEFAULT_IOPS), max(0, throughput_mib_s - GP3_DEFAULT_MIB_S)
+    return beyond_iops * usd["gp3_usd_per_iops_month"] + beyond_mib_s * usd["gp3_usd_per_mib_s_month"]
 
 
 def _io2_iops_month(iops: float) -> float:

@@ -1,4 +1,4 @@
-"""Names and tags that follow from a stack: the same on every `up`, and by which anything of ours is found again."""
+"""Names and tags that follow from a stack: the same on every `up`, so that whatever is ours can be found again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from infra.stack_file import Stack
 
 APPLICATION = "coldstart"
+
+CACHE_PREFIX = "cache"
+"""Of the bucket: compile caches, one for each image, engine arguments and GPU that ever ran."""
 
 
 def partition_of(region: str) -> str:
@@ -33,7 +36,7 @@ def bucket_name(stack: Stack) -> str:
 
 
 def expires_after(stack: Stack) -> str | None:
-    """When the stack's GPU nodes go to zero, as it is set: a model's own word before its environment's."""
+    """When the stack's GPU nodes go to zero, as the settings say: a model's own setting overrides its environment's."""
     own = stack.model.cost.expires_after if stack.model else None
     return own or stack.environment.cost.expires_after
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from budget.cost import OS_VOLUME_GIB
 from budget.instances import instance as instance_type
 from budget.price import (
     CostItem,
@@ -18,9 +19,8 @@ from budget.price import (
 )
 from infra.environment import SYSTEM_VOLUME
 from infra.network import INTERFACE_ENDPOINTS, NO_EGRESS_ENDPOINTS
-from infra.nodes import OS_VOLUME_GIB
 from infra.settings import Egress, Environment, Model
-from infra.specs import ModelSpecs
+from infra.specs import ModelSpecs, nodes_for
 from infra.stack_file import Stack
 
 
@@ -57,20 +57,21 @@ def bill(stack: Stack, specs: ModelSpecs | None) -> Bill:
     # Each zone's group may grow as far as it takes to hold every replica.
     most = specs.max_nodes * len(specs.zone_groups)
     return Bill(
-        least=[*_nodes(stack.model, specs, -(-places // specs.pods_per_node)), *always],
+        least=[*_nodes(stack.model, specs, nodes_for(places, specs.pods_per_node)), *always],
         most=[*_nodes(stack.model, specs, most), *always],
     )
 
 
 def _warm_pool(model: Model, specs: ModelSpecs) -> list[CostItem]:
-    """Spares: running ones at their full price, stopped ones at that of their volumes."""
+    """Spares of every zone's group: running ones at their full price, stopped ones at that of their volumes."""
     pool = model.nodes.warm_pool
     if pool is None:
         return []
+    spares = pool.size * len(specs.zone_groups)
     if pool.state == "running":
-        return _nodes(model, specs, pool.size)
+        return _nodes(model, specs, spares)
     volume = specs.node.storage.volume
-    return _volumes(pool.size, volume.kind, volume.size_gib, volume.iops, volume.throughput_mib_s)
+    return _volumes(spares, volume.kind, volume.size_gib, volume.iops, volume.throughput_mib_s)
 
 
 def _environment(settings: Environment) -> list[CostItem]:
@@ -81,7 +82,13 @@ def _environment(settings: Environment) -> list[CostItem]:
     return [
         control_plane_cost(),
         node_cost(instance_type(nodes.instance), count=nodes.count),
-        *_volumes(nodes.count, SYSTEM_VOLUME.kind, SYSTEM_VOLUME.size_gib, SYSTEM_VOLUME.iops, 125),
+        *_volumes(
+            nodes.count,
+            SYSTEM_VOLUME.kind,
+            SYSTEM_VOLUME.size_gib,
+            SYSTEM_VOLUME.iops,
+            SYSTEM_VOLUME.throughput_mib_s,
+        ),
         *([nat_cost(zones if settings.production else 1)] if nat else []),
         endpoint_cost(endpoints, zones),
     ]
@@ -98,11 +105,5 @@ def _nodes(model: Model, specs: ModelSpecs, count: int) -> list[CostItem]:
 
 
 def _volumes(count: int, kind: str, size_gib: int, iops: int, throughput_mib_s: int | None) -> list[CostItem]:
-    data = volume_cost(
-        "io2" if kind == "io2" else "gp3",
-        gib=size_gib,
-        iops=iops,
-        throughput_mib_s=throughput_mib_s or 0,
-        count=count,
-    )
+    data = volume_cost(kind, gib=size_gib, iops=iops, throughput_mib_s=throughput_mib_s or 0, count=count)
     return [volume_cost("gp3", gib=OS_VOLUME_GIB, count=count), data]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
+from budget.disk import GP3_DEFAULT_IOPS, GP3_DEFAULT_MIB_S
 from infra.accounts import bucket_name, cluster_name, environment_tags, partition_of, zone_names
 from infra.addons import AFTER_NODES, BEFORE_NODES, Addons, AddonsArgs, Controllers, ControllersArgs
 from infra.cluster import Cluster, ClusterArgs
@@ -20,7 +21,7 @@ from infra.weight_access import EVERY_MODEL, stager_policy
 from infra.weights import WeightBucket, WeightBucketArgs
 from serving import stage_job
 
-SYSTEM_VOLUME = DataVolume(kind="gp3", size_gib=40, iops=3000, throughput_mib_s=125)
+SYSTEM_VOLUME = DataVolume(kind="gp3", size_gib=40, iops=GP3_DEFAULT_IOPS, throughput_mib_s=GP3_DEFAULT_MIB_S)
 """Controllers' images are small, and nobody waits for them; gp3 at its free performance."""
 
 
@@ -146,7 +147,7 @@ def _system_nodes(
         instance=nodes.instance,
         arch="x86_64",
         gpus=0,
-        gpu_resource="",
+        kubernetes_version=stack.environment.kubernetes_version,
         release_version=bottlerocket_build(
             provider, settings.kubernetes_version, settings.bottlerocket_release, arch="x86_64", nvidia=False
         ),

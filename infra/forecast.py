@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from budget.coefficients import Coefficients, coefficients
-from budget.disk import Disk
+from budget.disk import IO2_MIB_S, Disk
 from budget.image import known_images, layers_of
 from budget.instances import GIB, Instance, gpu_instance
 from budget.models import ModelFacts
@@ -33,14 +33,13 @@ from budget.streamer import rank_connections, rank_memory_limit_bytes, streamer_
 from infra.settings import DIGEST, LayerCodec, Model, Profile, WeightsPath
 from infra.settings import ImageFacts as StatedImage
 from infra.stack_file import STACKS, Stack, facts_path
-from nodeconfig.bottlerocket import NodeSpec
+from nodeconfig.bottlerocket import NodeSpec, Sharing
 from nodeconfig.storage import Storage
 from serving.engine import capture_sizes
-from serving.manifests import Phase
+from serving.manifests import WARMUP_WINDOW, Phase
 
 TYPICAL_ENGINE_IMAGE_BYTES = 9_612_695_005
 """A vllm-openai image of 2026 (v0.19.1, as the kubelet reported it in the llm-d guide); stands in for unknown tags."""
-WARMUP_REQUESTS = 5
 PATHS: Mapping[WeightsPath, BudgetPath] = {
     WeightsPath.STREAM: "stream",
     WeightsPath.PRESHARDED: "stream",
@@ -50,9 +49,9 @@ PATHS: Mapping[WeightsPath, BudgetPath] = {
     WeightsPath.BAKED: "baked",
 }
 """Weights path of the settings → of the budget."""
-CURRENT_CUDA = (13, 0)
 CUDA_SINCE = (((0, 21), (13, 0)), ((0, 11), (12, 9)), ((0, 9), (12, 8)))
-"""CUDA of the plain vllm-openai tags by first vLLM release (vLLM Dockerfiles)."""
+"""CUDA of the plain vllm-openai tags by first vLLM release, newest first (vLLM Dockerfiles)."""
+CURRENT_CUDA = CUDA_SINCE[0][1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +95,7 @@ def image_case(model: Model) -> ImageCase:
         registry="docker-hub" if _on_docker_hub(model.image) else "ecr",
         cached=volume.snapshot_id is not None,
         hydration_mib_s=volume.initialization_mib_s,
-        cuda=_cuda(vllm_version(model)),
+        cuda=cuda_of(vllm_version(model)),
     )
 
 
@@ -108,7 +107,8 @@ def _layers(stated: StatedImage) -> tuple[LayerCase, ...] | None:
     return tuple(LayerCase(bytes=size, unpacked_bytes=plain, waste_bytes=waste) for size, plain, waste in each) or None
 
 
-def _cuda(version: tuple[int, int, int] | None) -> tuple[int, int] | None:
+def cuda_of(version: tuple[int, int, int] | None) -> tuple[int, int] | None:
+    """CUDA of the image of a vLLM release; None when the release is not known, or older than any listed."""
     if version is None:
         return None
     return next((cuda for since, cuda in CUDA_SINCE if version[:2] >= since), None)
@@ -153,13 +153,36 @@ def tensor_parallel(model: Model, instance: Instance) -> int:
     return model.engine.tensor_parallel or (1 if shared else instance.kubernetes_gpus)
 
 
+def gpu_sharing(model: Model) -> Sharing:
+    """How pods share the GPUs of a node."""
+    asked = model.nodes.gpu_sharing
+    return Sharing(time_slicing=asked.time_slicing, mig_profile=asked.mig_profile)
+
+
+def pods_per_node(model: Model, instance: Instance) -> int:
+    """Replicas that the GPUs of one node hold."""
+    offered = instance.kubernetes_gpus * gpu_sharing(model).pods_per_gpu(instance)
+    return max(1, offered // tensor_parallel(model, instance))
+
+
+def presharded(model: Model) -> bool:
+    """Whether each rank has a file of its own in the bucket. No path that reads whole checkpoints stands beside it."""
+    return WeightsPath.PRESHARDED in (model.weights.path, *model.weights.fallback)
+
+
+def distributed(model: Model, ranks: int) -> bool:
+    """Whether the streamer reads once for all ranks. Of files of their own each rank reads its own (vLLM's source)."""
+    asked = model.weights.distributed
+    return not presharded(model) and (ranks > 1 if asked is None else asked)
+
+
 def keeps_compile_cache(model: Model) -> bool:
     """Whether compile artefacts outlive a pod: for compiled engines, and only for an image that a digest names."""
     return model.engine.compile_cache and model.profile is Profile.PRODUCTION and DIGEST.search(model.image) is not None
 
 
 def scenario(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False) -> Scenario:
-    """The what-if of one cold start of this model as it is set up.
+    """The scenario of one cold start of this model, as its settings have it.
 
     Args:
         stack: the stack, for the facts of its model.
@@ -201,28 +224,32 @@ def scenario(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False)
             version=version[:2] if version else None,
             gpu_memory_utilization=model.engine.gpu_memory_utilization,
         ),
-        warmup=WarmupCase(requests=WARMUP_REQUESTS),
+        # No fewer than the probes that find the engine steady.
+        warmup=WarmupCase(requests=WARMUP_WINDOW),
     ).checked
 
 
 def _weights(model: Model, node: NodeSpec, facts: ModelFacts, ranks: int) -> WeightsCase:
     """The weights as the pod reads them: release, clients and memory limit of its streamer are what it is given."""
     settings, instance = model.weights, node.instance
-    asked = ranks > 1 if settings.distributed is None else settings.distributed
-    distributed = asked or settings.path is WeightsPath.PRESHARDED
+    # Either way every byte is read once, which is what the scenario asks.
+    once = distributed(model, ranks) or presharded(model)
     clients = streamer_clients(instance.plan_network_gbps, ranks)
-    pods = max(1, instance.kubernetes_gpus * node.sharing.pods_per_gpu(instance) // ranks)
     return WeightsCase(
         path=PATHS[settings.path],
         source="s3",
-        concurrency=rank_connections(instance, clients=clients, ranks=ranks, distributed=distributed),
-        distributed=distributed,
+        concurrency=rank_connections(instance, clients=clients, ranks=ranks, distributed=once),
+        distributed=once,
         shared_mb_s=settings.shared_fs.throughput_mb_s if settings.shared_fs else None,
         files=facts.files,
         streamer=streamer_release(vllm_version(model)),
         clients=clients,
         memory_limit_bytes=rank_memory_limit_bytes(
-            facts, instance, ranks=ranks, pods=pods, asked_bytes=streamer_bytes(model)
+            facts,
+            instance,
+            ranks=ranks,
+            pods=pods_per_node(model, instance),
+            asked_bytes=streamer_bytes(model),
         ),
     )
 
@@ -250,7 +277,7 @@ def _disk(storage: Storage) -> tuple[Disk, float | None]:
     if storage.kind == "nvme":
         return Disk(kind="nvme"), None
     return (
-        Disk(kind=volume.kind, throughput_mib_s=volume.throughput_mib_s or 4_000, iops=volume.iops),
+        Disk(kind=volume.kind, throughput_mib_s=volume.throughput_mib_s or IO2_MIB_S, iops=volume.iops),
         volume.size_gib,
     )
 

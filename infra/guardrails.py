@@ -1,6 +1,6 @@
 """Guardrails: what no stack of ours may hold, as plain functions over one resource's type and properties.
 
-The policy pack in `policies/` runs them under the CLI; the tests run the same ones over recorded resources.
+The policy pack in `infra/policies/` runs them under the CLI; the tests run the same ones over recorded resources.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TAGGED_TYPES = frozenset(
 )
 """Types that carry tags: by them a leftover is known as ours."""
 NARROWEST_OPEN = 8
-"""Nobody owns more than a /8; anything wider, in IPv4 or IPv6, is a piece of the world."""
+"""Nobody owns more than a /8; anything wider, in IPv4 or IPv6, counts as open to the world."""
 MOST_NODES = 100
 """A group that may grow beyond this is a mistake or deserves a policy of its own."""
 POLICY_TYPES = frozenset({"aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy", "aws:s3/bucketPolicy:BucketPolicy"})
@@ -62,7 +62,8 @@ class Guardrail:
     check: Check
 
 
-def _section(properties: Properties, key: str) -> Properties:
+def section(properties: Properties, key: str) -> Properties:
+    """The properties below a key; none where there is no such section."""
     value = properties.get(key)
     return cast("Properties", value) if isinstance(value, Mapping) else {}
 
@@ -71,7 +72,7 @@ def no_open_endpoint(kind: str, properties: Properties) -> Iterator[str]:
     """The Kubernetes API is reachable from listed ranges only."""
     if kind != "aws:eks/cluster:Cluster":
         return
-    config = _section(properties, "vpcConfig")
+    config = section(properties, "vpcConfig")
     if not config.get("endpointPrivateAccess"):
         yield "the API has no private endpoint: nodes would reach it through the internet"
     ranges = cast("Sequence[str]", config.get("publicAccessCidrs") or ())
@@ -88,21 +89,24 @@ def tagged(kind: str, properties: Properties) -> Iterator[str]:
     """Everything that can carry tags says whose it is."""
     if kind not in TAGGED_TYPES:
         return
-    tags = {**_section(properties, "tagsAll"), **_section(properties, "tags")}
+    tags = {**section(properties, "tagsAll"), **section(properties, "tags")}
     missing = [tag for tag in REQUIRED_TAGS if not tags.get(tag)]
     if missing:
         yield f"tags missing: {', '.join(missing)}"
 
 
 def encrypted(kind: str, properties: Properties) -> Iterator[str]:
-    """Volumes of nodes are encrypted; one from a snapshot as the snapshot is, beside which EC2 takes no word on it."""
+    """Volumes of nodes are encrypted.
+
+    A volume created from a snapshot inherits the snapshot's encryption; EC2 rejects an explicit setting there.
+    """
     if kind != "aws:ec2/launchTemplate:LaunchTemplate":
         return
     mappings = cast("Sequence[Properties]", properties.get("blockDeviceMappings") or ())
     if not mappings:
         yield "no volumes of its own: the image's are not encrypted"
     for mapping in mappings:
-        ebs = _section(mapping, "ebs")
+        ebs = section(mapping, "ebs")
         if not ebs.get("snapshotId") and str(ebs.get("encrypted")).lower() != "true":
             yield f"volume {mapping.get('deviceName')} is not encrypted"
 
@@ -152,7 +156,7 @@ def bounded_nodes(kind: str, properties: Properties) -> Iterator[str]:
     """Node groups have a maximum."""
     if kind != "aws:eks/nodeGroup:NodeGroup":
         return
-    most = _section(properties, "scalingConfig").get("maxSize")
+    most = section(properties, "scalingConfig").get("maxSize")
     if most is None or most > MOST_NODES:
         yield f"may grow to {most} nodes; at most {MOST_NODES}"
 
@@ -161,7 +165,7 @@ def metadata_guarded(kind: str, properties: Properties) -> Iterator[str]:
     """No pod reaches the node's own credentials."""
     if kind != "aws:ec2/launchTemplate:LaunchTemplate":
         return
-    options = _section(properties, "metadataOptions")
+    options = section(properties, "metadataOptions")
     if options.get("httpTokens") != "required":
         yield "instance metadata answers without a token"
     if options.get("httpPutResponseHopLimit") != 1:

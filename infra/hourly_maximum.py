@@ -5,22 +5,22 @@ Computed from the resources and not from the settings, so that it counts what is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 from budget.instances import instance as instance_type
 from budget.price import CostItem, control_plane_cost, endpoint_cost, nat_cost, node_cost, volume_cost
 from budget.problems import BadInput
+from infra.guardrails import Properties, section
 
-Properties = Mapping[str, Any]
 Declared = tuple[str, str, Properties]
-"""Type token, logical name and properties of a resource. A node group and its launch template have one name."""
+"""Type token, logical name and properties of a resource. A node group and its launch template share a name."""
 
 
 def most(resources: Iterable[Declared]) -> Sequence[CostItem]:
     """What costs by the hour, each at its most: groups at their maximum, warm pools beside them.
 
-    An instance type that the table doesn't know costs None, never nothing.
+    An instance type or a kind of volume that the table doesn't know costs None, never nothing.
     """
     listed = list(resources)
     templates = {name: properties for kind, name, properties in listed if kind.endswith(":LaunchTemplate")}
@@ -28,7 +28,7 @@ def most(resources: Iterable[Declared]) -> Sequence[CostItem]:
 
 
 def violation(resources: Iterable[Declared], limit_usd_per_hour: float | None) -> str | None:
-    """Why a stack breaks its limit, or can't be held against it; None when it keeps it, or has none."""
+    """Why a stack exceeds its limit, or why nobody can tell; None when it stays below, or has no limit."""
     if limit_usd_per_hour is None:
         return None
     items = most(resources)
@@ -45,7 +45,9 @@ def violation(resources: Iterable[Declared], limit_usd_per_hour: float | None) -
 def _items(kind: str, properties: Properties, template: Properties) -> Iterator[CostItem]:
     match kind:
         case "aws:eks/cluster:Cluster":
-            yield control_plane_cost(extended_support=_at(properties, "upgradePolicy").get("supportType") != "STANDARD")
+            yield control_plane_cost(
+                extended_support=section(properties, "upgradePolicy").get("supportType") != "STANDARD"
+            )
         case "aws:ec2/natGateway:NatGateway":
             yield nat_cost(1)
         case "aws:ec2/vpcEndpoint:VpcEndpoint" if properties.get("vpcEndpointType") == "Interface":
@@ -57,8 +59,8 @@ def _items(kind: str, properties: Properties, template: Properties) -> Iterator[
 
 
 def _nodes(group: Properties, template: Properties) -> Iterator[CostItem]:
-    pool = _at(group, "warmPoolConfig")
-    in_service, prepared = int(_at(group, "scalingConfig").get("maxSize") or 0), int(pool.get("minSize") or 0)
+    pool = section(group, "warmPoolConfig")
+    in_service, prepared = int(section(group, "scalingConfig").get("maxSize") or 0), int(pool.get("minSize") or 0)
     running = in_service + (prepared if pool.get("poolState") == "RUNNING" else 0)
     name = str(template.get("instanceType") or "an instance type of its launch template's own")
     try:
@@ -66,16 +68,11 @@ def _nodes(group: Properties, template: Properties) -> Iterator[CostItem]:
     except BadInput:
         yield CostItem(item=f"{running} x {name}", usd_per_hour=None)
     for mapping in cast("Sequence[Properties]", template.get("blockDeviceMappings") or ()):
-        volume = _at(mapping, "ebs")
+        volume = section(mapping, "ebs")
         yield volume_cost(
-            "io2" if volume.get("volumeType") == "io2" else "gp3",
+            str(volume.get("volumeType") or "volume of no stated kind"),
             gib=float(volume.get("volumeSize") or 0),
             iops=float(volume.get("iops") or 0),
             throughput_mib_s=float(volume.get("throughput") or 0),
             count=in_service + prepared,
         )
-
-
-def _at(properties: Properties, key: str) -> Properties:
-    value = properties.get(key)
-    return cast("Properties", value) if isinstance(value, Mapping) else {}

@@ -24,9 +24,11 @@ from infra.stack_file import Stack
 from infra.staged_gate import once_staged
 from infra.weight_access import model_policy
 from nodeconfig.bottlerocket import user_data
+from serving.engine import ENGINE_PORT
 from serving.manifests import objects
-from serving.placement import COMPONENT_LABEL, GPU_LABEL, GPU_TAINT, MODEL_LABEL, gpu_resource
+from serving.placement import COMPONENT_LABEL, GPU_LABEL, GPU_TAINT, MODEL_LABEL
 
+API_KEY_VERSION = "coldstart/api-key-version"
 TYPED_KINDS: Mapping[str, type[pulumi.CustomResource]] = {
     "Namespace": k8s.core.v1.Namespace,
     "ServiceAccount": k8s.core.v1.ServiceAccount,
@@ -85,7 +87,7 @@ def declare(stack: Stack, model: Model, specs: ModelSpecs, api_key: pulumi.Outpu
     kubernetes = kubernetes_provider(stack, outputs)
     _workload(stack, specs, kubernetes, [identity, *groups], api_key)
     pulumi.export("namespace", specs.serving.namespace)
-    pulumi.export("service", f"http://{specs.serving.name}.{specs.serving.namespace}.svc:8000")
+    pulumi.export("service", f"http://{specs.serving.name}.{specs.serving.namespace}.svc:{ENGINE_PORT}")
     pulumi.export("nodeGroups", [group.resource.node_group_name for group in groups])
 
 
@@ -105,7 +107,7 @@ def _node_group(
         instance=node.instance.name,
         arch=node.instance.arch,
         gpus=node.instance.kubernetes_gpus * node.sharing.pods_per_gpu(node.instance),
-        gpu_resource=gpu_resource(time_sliced=node.sharing.time_slicing is not None),
+        kubernetes_version=stack.environment.kubernetes_version,
         release_version=bottlerocket_build(
             provider,
             stack.environment.kubernetes_version,
@@ -186,10 +188,28 @@ def _workload(
         for manifest in manifests
         if manifest["kind"] == "Namespace"
     ]
-    _api_key(stack, specs, provider, namespaces[0], api_key)
+    secret = _api_key(stack, specs, provider, namespaces[0], api_key)
     for manifest in manifests:
         if manifest["kind"] != "Namespace":
-            _resource(stack, manifest, provider, namespaces, specs.rollout_timeout_s)
+            made = manifest if secret is None else _restarted_with(secret, manifest)
+            _resource(stack, made, provider, namespaces, specs.rollout_timeout_s)
+
+
+def _labels(manifest: Mapping[str, Any]) -> Mapping[str, str]:
+    return manifest["metadata"].get("labels", {})
+
+
+def _restarted_with(secret: k8s.core.v1.Secret, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The engine's Deployment with pods that are replaced when the secret changes: they read it once, at their start.
+
+    By the version of the object and not by a digest of the key, from which a weak one could be guessed.
+    """
+    if manifest["kind"] != "Deployment" or COMPONENT_LABEL in _labels(manifest):
+        return manifest
+    version = secret.metadata.apply(lambda metadata: metadata.resource_version)
+    template = manifest["spec"]["template"]
+    annotated = {**template["metadata"], "annotations": {API_KEY_VERSION: version}}
+    return {**manifest, "spec": {**manifest["spec"], "template": {**template, "metadata": annotated}}}
 
 
 def _resource(
@@ -199,7 +219,7 @@ def _resource(
     depends_on: Sequence[pulumi.Resource],
     rollout_timeout_s: int,
 ) -> pulumi.CustomResource:
-    kind, component = manifest["kind"], manifest["metadata"].get("labels", {}).get(COMPONENT_LABEL)
+    kind, component = manifest["kind"], _labels(manifest).get(COMPONENT_LABEL)
     name = "-".join(filter(None, (stack.name, kind.lower(), component)))
     timeout = f"{rollout_timeout_s}s"
     opts = pulumi.ResourceOptions(
@@ -239,10 +259,10 @@ def _api_key(
     provider: k8s.Provider,
     namespace: pulumi.Resource,
     api_key: pulumi.Output[str] | None,
-) -> None:
+) -> k8s.core.v1.Secret | None:
     if specs.serving.api_key_secret is None or api_key is None:
-        return
-    k8s.core.v1.Secret(
+        return None
+    return k8s.core.v1.Secret(
         f"{stack.name}-api-key",
         metadata={"name": API_KEY_SECRET, "namespace": specs.serving.namespace},
         string_data=cast("dict[str, pulumi.Input[str]]", {"apiKey": api_key}),

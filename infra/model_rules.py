@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from budget.coefficients import coefficients
 from budget.counted import counted
+from budget.drivers import R580, R580_FIX, bottlerocket_runs
 from budget.feasibility import feasibility
 from budget.findings import Finding
 from budget.instances import Instance, gpu_instance
@@ -18,7 +19,7 @@ from budget.price import prices
 from budget.problems import BadInput, Problem
 from infra import volume_rules, weight_rules
 from infra.environment_rules import numbers, release_problem
-from infra.forecast import budget, facts_of_model, scenario, slo_problem, tensor_parallel, vllm_version
+from infra.forecast import budget, cuda_of, facts_of_model, scenario, slo_problem, tensor_parallel, vllm_version
 from infra.guardrails import MOST_NODES
 from infra.settings import DIGEST, Capacity, Egress, Model, Nodes
 from infra.specs import ModelSpecs, model_specs
@@ -26,9 +27,6 @@ from infra.stack_file import Stack
 from nodeconfig import bottlerocket
 from serving.engine import refusals
 
-CUDA_13_SINCE_VLLM = (0, 21, 0)
-R580_SINCE_BOTTLEROCKET = (1, 53, 0)
-"""Images of vLLM 0.21 and newer carry CUDA 13, which needs driver branch R580; Bottlerocket has it since 1.53.0."""
 G7_SINCE = ((1, 37), (1, 68, 0))
 """g7 needs driver branch R595: first in Bottlerocket's Kubernetes 1.37 variant, 1.68.0 (bottlerocket#4939)."""
 CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
@@ -91,7 +89,7 @@ def _followed(
 
 
 def warnings(stack: Stack, model: Model) -> Sequence[Problem]:
-    """What a model's settings cost without saying so."""
+    """What is allowed, but costs something that the settings don't show."""
     found: list[Problem] = []
     if model.revision is None:
         found.append(Problem("model.revision", "not pinned", f"Run: coldstart pin {stack.name}"))
@@ -149,6 +147,13 @@ def _image_facts(model: Model) -> Iterator[Problem]:
     facts = model.image_facts
     if facts is None:
         return
+    pinned = model.image.partition("@")[2]
+    if facts.digest and pinned and facts.digest != pinned:
+        yield Problem(
+            "model.image_facts.digest",
+            f"{facts.digest[:19]}… is another image than model.image, {pinned[:19]}…",
+            "Run `coldstart image inspect STACK --write` again, or remove image_facts.",
+        )
     if facts.layers and sum(facts.layers) != facts.compressed_bytes:
         yield Problem(
             "model.image_facts.layers",
@@ -253,10 +258,10 @@ def _purchase(nodes: Nodes, instance: Instance) -> Iterator[Problem]:
             "A reservation is in one zone: name that one.",
         )
     if nodes.capacity is Capacity.CAPACITY_BLOCK and "capacity-block" not in instance.usage_classes:
-        yield Problem("model.nodes.capacity", f"{instance.name} is not sold as capacity blocks", "P types are.")
+        yield Problem("model.nodes.capacity", f"{instance.name} is not sold as capacity blocks", "Use a P type.")
     if nodes.warm_pool and nodes.capacity in (Capacity.SPOT, Capacity.CAPACITY_BLOCK):
         yield Problem(
-            "model.nodes.warm_pool", f"can't be with capacity {nodes.capacity}", "Use on-demand, or no warm pool."
+            "model.nodes.warm_pool", f"not possible with capacity {nodes.capacity}", "Use on-demand, or no warm pool."
         )
 
 
@@ -282,17 +287,19 @@ def _release(stack: Stack, model: Model, instance: Instance) -> Iterator[Problem
         yield from release_problem(where, release)
     kubernetes, g7 = numbers(stack.environment.kubernetes_version), G7_SINCE
     if instance.family == "g7" and (kubernetes < g7[0] or numbers(release) < g7[1]):
+        oldest = [".".join(map(str, version)) for version in g7]
         yield Problem(
             "model.nodes.instance",
             "g7 needs driver branch R595, which this release and Kubernetes version lack",
-            "Use Kubernetes 1.37 or newer with Bottlerocket 1.68.0 or newer, or another family.",
+            f"Use Kubernetes {oldest[0]} or newer with Bottlerocket {oldest[1]} or newer, or another family.",
         )
     version = vllm_version(model)
-    if version and version >= CUDA_13_SINCE_VLLM and numbers(release) < R580_SINCE_BOTTLEROCKET:
+    cuda = cuda_of(version)
+    if version and cuda and not bottlerocket_runs(cuda, numbers(release)):
         yield Problem(
             where,
-            f"{release} has a driver older than R580, and vLLM {'.'.join(map(str, version))} carries CUDA 13",
-            "Use Bottlerocket 1.53.0 or newer.",
+            f"{release} has a driver older than R{R580}, and vLLM {'.'.join(map(str, version))} carries CUDA {cuda[0]}",
+            R580_FIX,
         )
 
 
@@ -318,7 +325,7 @@ def _secrets(stack: Stack, model: Model) -> Iterator[Problem]:
 
 
 def _derived(stack: Stack, model: Model, specs: ModelSpecs) -> Sequence[Problem]:
-    """What follows from settings that each hold: the model fits the GPU, the pod fits the node, the start its time."""
+    """What follows from settings that are each valid: do model and GPU fit, pod and node, start and objective?"""
     found = [
         Problem(FINDING_PLACES.get(finding.code, "model.nodes.instance"), finding.message, finding.fix)
         for finding in _findings(stack, model, specs)
@@ -360,7 +367,7 @@ def _group_size(specs: ModelSpecs) -> Iterator[Problem]:
 
 
 def _slices(model: Model, specs: ModelSpecs) -> Iterator[Problem]:
-    """Whether the weights fit the slice of a GPU that a pod gets, and pods that share a whole one fit into it."""
+    """Whether the weights fit the slice of a GPU that a pod gets, and pods that take turns fit on one together."""
     profile, pods = specs.node.sharing.mig_profile, specs.node.sharing.time_slicing
     asked = model.engine.gpu_memory_utilization
     if pods and pods * asked > 1:

@@ -10,12 +10,10 @@ from typing import Literal
 import pulumi
 import pulumi_aws as aws
 
+from budget.cost import OS_VOLUME_GIB
 from infra.paused import GROUP_SIZES
 from infra.settings import Capacity
-from serving.placement import Taint
-
-OS_VOLUME_GIB = 4
-"""Bottlerocket's system partition set; images and pods never touch it."""
+from serving.placement import GPU_RESOURCE, Taint
 
 AMI_TYPES: Mapping[tuple[str, bool], str] = {
     ("x86_64", True): "BOTTLEROCKET_x86_64_NVIDIA",
@@ -35,7 +33,7 @@ CAPACITY_TYPES: Mapping[Capacity, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class DataVolume:
-    """`/dev/xvdb`; `throughput_mib_s` is None for io2, the last two for a volume that starts empty."""
+    """`/dev/xvdb`; `throughput_mib_s` is None for io2, the last two are None for a volume that starts empty."""
 
     kind: Literal["gp3", "io2"]
     size_gib: int
@@ -50,7 +48,8 @@ class NodeGroupArgs:
     """What decides a node group; plain but for what other resources give.
 
     Attributes:
-        gpus, gpu_resource: what a node of the group offers, and under which name; shared GPUs count as often as shared.
+        gpus: what a node of the group offers; shared GPUs count as often as shared.
+        kubernetes_version: minor version of the nodes, the cluster's.
         release_version: Bottlerocket release as EKS spells it, `1.69.0-` and its build.
         user_data: Bottlerocket TOML, or None for the defaults.
         min_nodes, max_nodes: bounds; between them the autoscaler decides.
@@ -67,7 +66,7 @@ class NodeGroupArgs:
     instance: str
     arch: str
     gpus: int
-    gpu_resource: str
+    kubernetes_version: str
     release_version: pulumi.Input[str]
     user_data: str | None
     volume: DataVolume
@@ -140,6 +139,8 @@ class NodeGroup(pulumi.ComponentResource):
             node_role_arn=args.node_role_arn,
             subnet_ids=list(args.subnet_ids),
             ami_type=AMI_TYPES[args.arch, bool(args.gpus)],
+            # Said, although it is the cluster's: unsaid, nodes stay behind when the cluster is upgraded.
+            version=args.kubernetes_version,
             release_version=args.release_version,
             capacity_type=CAPACITY_TYPES[args.capacity],
             launch_template={
@@ -205,7 +206,7 @@ def _autoscaler_tags(args: NodeGroupArgs) -> Mapping[str, str]:
     labels = {f"label/{key}": value for key, value in args.labels.items()}
     taints = {f"taint/{taint.key}": f"{taint.value}:{taint.effect.pod}" for taint in args.taints}
     resources = {
-        f"resources/{args.gpu_resource}": str(args.gpus),
+        f"resources/{GPU_RESOURCE}": str(args.gpus),
         "resources/ephemeral-storage": f"{args.ephemeral_gib}Gi",
     }
     return labels | taints | resources
@@ -215,7 +216,8 @@ def _warm_pool(warm_pool: tuple[int, str] | None) -> aws.eks.NodeGroupWarmPoolCo
     if warm_pool is None:
         return None
     size, state = warm_pool
-    return {"min_size": size, "max_group_prepared_capacity": -1, "pool_state": state.upper()}
+    # Equal on purpose: otherwise AWS prepares all that the group may still grow by (PutWarmPool).
+    return {"min_size": size, "max_group_prepared_capacity": size, "pool_state": state.upper()}
 
 
 def _os_volume() -> aws.ec2.LaunchTemplateBlockDeviceMappingArgsDict:
@@ -240,7 +242,7 @@ def _data_volume(volume: DataVolume) -> aws.ec2.LaunchTemplateBlockDeviceMapping
             "throughput": volume.throughput_mib_s,
             "snapshot_id": volume.snapshot_id,
             "volume_initialization_rate": volume.initialization_mib_s,
-            # EC2 takes no word on encryption beside a snapshot: the volume is encrypted as the snapshot is.
+            # A volume from a snapshot inherits its encryption; EC2 rejects an explicit setting there.
             "encrypted": None if volume.snapshot_id else "true",
             "delete_on_termination": "true",
         },

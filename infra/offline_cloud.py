@@ -10,7 +10,7 @@ from budget.problems import bad_input
 
 Inputs = Mapping[str, Any]
 ACCOUNT = "000000000000"
-"""Nobody's account: whatever carries it was made up here."""
+"""No account has this number: whatever carries it was made up here."""
 
 _CERTIFICATE = base64.b64encode(b"offline certificate").decode()
 
@@ -76,7 +76,9 @@ COMPUTED: Mapping[str, Callable[[str, Inputs], dict[str, Any]]] = {
     "kubernetes:core/v1:Namespace": _nothing,
     "kubernetes:core/v1:PersistentVolume": _nothing,
     "kubernetes:core/v1:PersistentVolumeClaim": _nothing,
-    "kubernetes:core/v1:Secret": _nothing,
+    "kubernetes:core/v1:Secret": lambda _, inputs: {
+        "metadata": {**inputs.get("metadata", {}), "resourceVersion": "offline"}
+    },
     "kubernetes:core/v1:Service": _nothing,
     "kubernetes:core/v1:ServiceAccount": _nothing,
     "kubernetes:helm.sh/v3:Release": _nothing,

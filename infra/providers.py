@@ -36,8 +36,6 @@ def kubernetes_provider(stack: Stack, environment: EnvironmentOutputs) -> k8s.Pr
                 region=stack.environment.region,
             )
         ),
-        # Once the cluster is gone its objects are gone: a destroy must not wait for them.
-        delete_unreachable=True,
         enable_server_side_apply=True,
     )
 

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from budget.problems import BadInput, Problem
 from infra import cost_rules, environment_rules, model_rules, name_rules
+from infra.settings import Model
 from infra.stack_file import Stack
 
 
 def problems(stack: Stack) -> Sequence[Problem]:
     """Everything about a stack that can't be."""
-    found = [*name_rules.problems(stack), *environment_rules.problems(stack.environment)]
-    if stack.model is not None:
-        found += model_rules.problems(stack, stack.model)
-    return found + list(cost_rules.problems(stack))
+    return _found(stack, model_rules.problems)
 
 
 def contradictions(stack: Stack) -> Sequence[Problem]:
     """Everything that can't be whatever the budget says: a plan answers itself whether a model fits, and how soon."""
-    found = [*name_rules.problems(stack), *environment_rules.problems(stack.environment)]
-    if stack.model is not None:
-        found += model_rules.contradictions(stack, stack.model)
-    return found + list(cost_rules.problems(stack))
+    return _found(stack, model_rules.contradictions)
+
+
+def _found(stack: Stack, of_model: Callable[[Stack, Model], Sequence[Problem]]) -> Sequence[Problem]:
+    return [
+        *name_rules.problems(stack),
+        *environment_rules.problems(stack.environment),
+        *(of_model(stack, stack.model) if stack.model is not None else ()),
+        *cost_rules.problems(stack),
+    ]
 
 
 def warnings(stack: Stack) -> Sequence[Problem]:

@@ -260,7 +260,7 @@ class Recorder(Tree):
     )
     replicas: int = setting(
         1,
-        what="Copies. Two write every ledger once.",
+        what="Number of recorder pods. With two, each ledger is still written only once.",
         unit="pods",
         why="A recorder that is replaced reads on where the last one ended.",
         ge=1,
@@ -663,6 +663,12 @@ class ModelCost(Tree):
 class ImageFacts(Tree):
     """`model.image_facts`: what is known of an image that no table knows."""
 
+    digest: str | None = setting(
+        None,
+        what="Digest of the image that these are facts of, sha256:…",
+        why="Unset: taken for facts of model.image, whatever it is.",
+        pattern=r"^sha256:[0-9a-f]{64}$",
+    )
     compressed_bytes: int = setting(what="Sum of the layers as stored in the registry.", unit="bytes", ge=10**6)
     layers: tuple[Annotated[int, Field(ge=1)], ...] = setting(
         (), what="Compressed bytes of each layer.", why="Empty: a typical split is assumed.", unit="bytes"

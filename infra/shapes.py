@@ -25,6 +25,7 @@ EXAMPLES: Mapping[str, str] = {
     r"^cr-[0-9a-f]{17}$": "cr-0123456789abcdef0",
     r"^fs-[0-9a-f]{8,17}(::fsap-[0-9a-f]{17})?$": "fs-0123456789abcdef0",
     r"^/.+": "/models/llama",
+    r"^sha256:[0-9a-f]{64}$": "sha256:" + "0123456789abcdef" * 4,
     r"^[0-9a-f]{40}$": "0e9e39f249a16976918f6564b8830bc894c89659",
 }
 """Pattern of a setting → texts that have it."""

@@ -6,26 +6,38 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from budget.disk import GP3_DEFAULT_IOPS, GP3_DEFAULT_MIB_S, SOCI_FLOOR_MIB_S, data_volume_gib
-from budget.instances import GIB, MIB_S_TO_MB_S, Instance, gpu_instance
+from budget.disk import (
+    GP3_DEFAULT_IOPS,
+    GP3_DEFAULT_MIB_S,
+    GP3_IOPS_PER_MIB_S,
+    GP3_TUNED_MIB_S,
+    IO2_MIB_S,
+    IO_BYTES,
+    SOCI_FLOOR_MIB_S,
+    data_volume_gib,
+)
+from budget.instances import GIB, MIB, MIB_S_TO_MB_S, Instance, gpu_instance
 from budget.memory import Streamer, local_host_memory, streaming_host_memory
 from budget.models import ModelFacts
 from budget.staged import StagedModel
 from budget.streamer import rank_memory_limit_bytes, streamer_release
-from infra.accounts import bucket_name, environment_tags, zone_names
+from infra.accounts import CACHE_PREFIX, bucket_name, environment_tags, zone_names
 from infra.forecast import (
     ImageFacts,
+    distributed,
     facts_of_model,
+    gpu_sharing,
     image_facts,
     keeps_compile_cache,
     phases,
+    pods_per_node,
     streamer_bytes,
     tensor_parallel,
     vllm_version,
 )
 from infra.settings import Model, Profile, Volume, WeightsPath
 from infra.stack_file import Stack
-from nodeconfig.bottlerocket import NodeSpec, Sharing
+from nodeconfig.bottlerocket import NodeSpec
 from nodeconfig.soci import Tuned, Tuning, tune
 from nodeconfig.storage import Storage, choose
 from nodeconfig.storage import Volume as NodeVolume
@@ -43,10 +55,16 @@ SHUTDOWN_TIMEOUT_S = 60
 CPU_SHARE = 0.85
 """Of what is left when one vCPU is set aside: daemon sets and the kubelet need the rest."""
 NODE_TIMEOUT_MINUTES = 45
+"""For creating or updating a node group. EKS waits up to 15 minutes for a node's pods to leave (EKS user guide, update
+behavior); the rest is for a slow boot and a second node."""
+FILL_TIMEOUT_FLOOR_S = 60
+"""A small model is copied within seconds, but S3 may answer SlowDown for a while."""
+MOST_STABILIZATION_S = 3_600
+"""Longest that a HorizontalPodAutoscaler takes (Kubernetes API reference, HPAScalingRules)."""
 COOLDOWN_FLOOR_S = 300
 """KEDA's own default."""
-IO2_IOPS = 16_000
-"""4,000 MiB/s at 256 KiB each, which is the most that io2 carries."""
+IO2_IOPS = IO2_MIB_S * MIB // IO_BYTES
+"""As many as io2's highest throughput takes."""
 NVME_MIN_VOLUME_GIB = 20
 """Data volume of a node whose images are on NVMe: logs of the system and what is written before the disks are bound."""
 
@@ -79,15 +97,9 @@ class ModelSpecs:
     node_timeout_minutes: int
 
 
-def pods_per_node(model: Model, instance: Instance) -> int:
-    """Replicas that the GPUs of one node hold."""
-    offered = instance.kubernetes_gpus * _sharing(model).pods_per_gpu(instance)
-    return max(1, offered // tensor_parallel(model, instance))
-
-
-def _sharing(model: Model) -> Sharing:
-    asked = model.nodes.gpu_sharing
-    return Sharing(time_slicing=asked.time_slicing, mig_profile=asked.mig_profile)
+def nodes_for(replicas: int, pods_per_node: int) -> int:
+    """Nodes that hold so many replicas."""
+    return math.ceil(replicas / pods_per_node)
 
 
 def staged_of(model: Model) -> StagedModel:
@@ -118,11 +130,12 @@ def model_specs(stack: Stack, model: Model) -> ModelSpecs:
         staged=staged_of(model),
         weights_bytes=facts.weights_bytes,
         pods_per_node=pods,
-        max_nodes=math.ceil(places / pods),
+        max_nodes=nodes_for(places, pods),
         ephemeral_gib=instance.nvme_bytes // GIB if on_nvme else volume_gib,
         zone_groups=_zone_groups(stack, model),
         slowest_start_s=slowest_s,
-        rollout_timeout_s=math.ceil(slowest_s * MARGIN),
+        # Replicas are replaced one after another; one that never gets ready ends earlier, by its own deadline.
+        rollout_timeout_s=math.ceil(slowest_s * MARGIN) * model.scaling.max_replicas,
         node_timeout_minutes=NODE_TIMEOUT_MINUTES,
     )
 
@@ -146,7 +159,7 @@ def _node(stack: Stack, model: Model, instance: Instance, image: ImageFacts, fac
         instance=instance,
         soci=_tuning(model, instance, image),
         storage=_storage(model, instance, image, facts),
-        sharing=_sharing(model),
+        sharing=gpu_sharing(model),
         metrics=stack.environment.network.egress == "nat",
     )
 
@@ -194,12 +207,12 @@ def _cached_bytes(model: Model, facts: ModelFacts) -> int:
 
 def _useful_mib_s(instance: Instance) -> int:
     """Throughput worth paying for: what the instance can take in a burst, within what SOCI needs and gp3 can do."""
-    return min(1_000, max(SOCI_FLOOR_MIB_S, math.ceil(instance.ebs_max_mb_s / MIB_S_TO_MB_S)))
+    return min(GP3_TUNED_MIB_S, max(SOCI_FLOOR_MIB_S, math.ceil(instance.ebs_max_mb_s / MIB_S_TO_MB_S)))
 
 
 def _volume(asked: Volume, size_gib: int, throughput_mib_s: int) -> NodeVolume:
     throughput = None if asked.kind == "io2" else asked.throughput_mib_s or throughput_mib_s
-    usual_iops = IO2_IOPS if throughput is None else max(GP3_DEFAULT_IOPS, 4 * throughput)
+    usual_iops = IO2_IOPS if throughput is None else max(GP3_DEFAULT_IOPS, GP3_IOPS_PER_MIB_S * throughput)
     return NodeVolume(
         kind=asked.kind,
         size_gib=asked.size_gib or size_gib,
@@ -238,7 +251,6 @@ def _serving(
         weights=weights,
         compile_cache=_compile_cache(stack, model, instance),
         gpus=ranks,
-        time_sliced=model.nodes.gpu_sharing.time_slicing is not None,
         cpu_millicores=int((instance.vcpu - 1) * 1000 * CPU_SHARE / pods),
         memory_bytes=_host_memory(engine, weights, facts, ranks),
         budget=budget,
@@ -251,7 +263,6 @@ def _serving(
 
 def _engine(stack: Stack, model: Model, instance: Instance, facts: ModelFacts, ranks: int) -> EngineSpec:
     engine, weights = model.engine, model.weights
-    distributed = ranks > 1 if weights.distributed is None else weights.distributed
     return EngineSpec(
         version=vllm_version(model) or (0, 0, 0),
         weights_uri=staged_of(model).uri(bucket_name(stack)),
@@ -262,7 +273,7 @@ def _engine(stack: Stack, model: Model, instance: Instance, facts: ModelFacts, r
         concurrency=engine.concurrency,
         gpu_memory_utilization=engine.gpu_memory_utilization,
         eager=model.profile is Profile.DEV,
-        distributed=distributed,
+        distributed=distributed(model, ranks),
         network_gbps=instance.plan_network_gbps,
         streamer_memory_bytes=rank_memory_limit_bytes(
             facts,
@@ -312,7 +323,7 @@ def _weights(
             else None
         ),
         directory=settings.directory,
-        fill_timeout_s=max(60, math.ceil(budget["weights"].high_s * MARGIN)),
+        fill_timeout_s=max(FILL_TIMEOUT_FLOOR_S, math.ceil(budget["weights"].high_s * MARGIN)),
     )
 
 
@@ -334,7 +345,7 @@ def _compile_cache(stack: Stack, model: Model, instance: Instance) -> CompileCac
 
 def cache_prefix(model: Model) -> str:
     """Where a model's compile artefacts lie in the bucket: outside of what an engine lists."""
-    return f"cache/{model.source}/"
+    return f"{CACHE_PREFIX}/{model.source}/"
 
 
 def _scaling(model: Model, slowest_s: float) -> Scaling:
@@ -345,7 +356,7 @@ def _scaling(model: Model, slowest_s: float) -> Scaling:
         max_replicas=scaling.max_replicas,
         waiting_requests=scaling.waiting_requests,
         cooldown_s=cooldown_s,
-        stabilization_s=min(3_600, cooldown_s),
+        stabilization_s=min(MOST_STABILIZATION_S, cooldown_s),
         schedule=tuple(
             Window(start=window.start, end=window.end, timezone=window.timezone, replicas=window.replicas)
             for window in scaling.schedule

@@ -60,7 +60,7 @@ class Stack:
 
 
 def names(directory: Path = STACKS) -> Sequence[str]:
-    """Names of all stack files in a folder; a file whose name no stack can have is none."""
+    """Names of all stack files in a folder; a file whose name no stack could have is left out."""
     found = (path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in directory.glob("Pulumi.*.yaml"))
     return sorted(name for name in found if _STACK_NAME.match(name))
 
@@ -191,7 +191,7 @@ def _kind(name: str, config: Mapping[str, Any]) -> str:
 
 
 def _is_meant_for_us(key: str) -> bool:
-    """A key of this project, or of one that is spelt almost like it: others would be ignored by everybody."""
+    """A key of this project, or of one spelled almost like it, which would otherwise be ignored without a word."""
     namespace = key.partition(":")[0]
     return namespace == PROJECT or bool(get_close_matches(namespace, [PROJECT], cutoff=0.8))
 
@@ -279,12 +279,16 @@ def _expected(detail: ErrorDetails, unit: str) -> str:
 
 def field_at(kind: str, location: Sequence[int | str]) -> tuple[type[BaseModel] | None, str]:
     """The tree that holds a key, and the key's own name; the tree is None when the path leads nowhere."""
-    tree: type[BaseModel] | None = KINDS[kind]
     keys = [part for part in location if isinstance(part, str)]
-    for key in keys[:-1]:
+    return _tree_at(kind, keys[:-1]), keys[-1] if keys else kind
+
+
+def _tree_at(kind: str, keys: Sequence[str]) -> type[BaseModel] | None:
+    tree: type[BaseModel] | None = KINDS[kind]
+    for key in keys:
         field = tree.model_fields.get(key) if tree else None
         tree = subtree(field.annotation) if field else None
-    return tree, keys[-1] if keys else kind
+    return tree
 
 
 def subtree(annotation: object) -> type[BaseModel] | None:
@@ -295,10 +299,7 @@ def subtree(annotation: object) -> type[BaseModel] | None:
 
 
 def _fields(kind: str, location: Sequence[int | str]) -> Sequence[str]:
-    tree: type[BaseModel] | None = KINDS[kind]
-    for key in (part for part in location if isinstance(part, str)):
-        field = tree.model_fields.get(key) if tree else None
-        tree = subtree(field.annotation) if field else None
+    tree = _tree_at(kind, [part for part in location if isinstance(part, str)])
     return sorted(tree.model_fields) if tree else []
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from budget.disk import SOCI_FLOOR_MIB_S, volume_mb_s
+from budget.disk import GP3_DEFAULT_IOPS, GP3_IOPS_PER_MIB_S, SOCI_FLOOR_MIB_S, volume_mb_s
 from budget.instances import Instance
 from budget.problems import Problem
 from infra.settings import DIGEST, Disk, Model, Nodes
 from infra.specs import ModelSpecs
 
 WHERE = "model.nodes.volume"
-GP3_IOPS = (3_000, 80_000)
-GP3_MIB_S_PER_IOPS = 0.25
+GP3_IOPS = (GP3_DEFAULT_IOPS, 80_000)
 GP3_IOPS_PER_GIB = 500
-"""gp3: MiB/s at most a quarter of the IOPS, IOPS at most 500 times the GiB (EBS user guide)."""
+"""gp3: IOPS at most 500 times the GiB (EBS user guide)."""
 IO2_IOPS_PER_GIB = 1_000
 
 
@@ -84,8 +83,8 @@ def _volume(nodes: Nodes) -> Iterator[Problem]:
     low, high = GP3_IOPS
     if volume.iops is not None and not low <= volume.iops <= high:
         yield Problem(f"{WHERE}.iops", f"{volume.iops} for gp3", f"gp3 has {low:,} to {high:,}.")
-    if volume.iops and volume.throughput_mib_s and volume.throughput_mib_s > volume.iops * GP3_MIB_S_PER_IOPS:
-        needed = round(volume.throughput_mib_s / GP3_MIB_S_PER_IOPS)
+    if volume.iops and volume.throughput_mib_s and volume.throughput_mib_s * GP3_IOPS_PER_MIB_S > volume.iops:
+        needed = volume.throughput_mib_s * GP3_IOPS_PER_MIB_S
         yield Problem(
             f"{WHERE}.iops", f"{volume.iops} can't carry {volume.throughput_mib_s} MiB/s", f"Use {needed:,} or more."
         )

@@ -117,34 +117,6 @@ def stager_policy(*, partition: str, bucket: str, model: str, kms_key_arn: str |
     return _document(statements)
 
 
-def pruner_policy(*, partition: str, bucket: str) -> dict[str, object]:
-    """What `coldstart stage --list` and `--prune` may do: see every model, and delete models with their manifests."""
-    arn = _arn(partition, bucket)
-    return _document(
-        [
-            {
-                "Sid": "SeeEveryModel",
-                "Effect": "Allow",
-                "Action": ["s3:GetBucketLocation", "s3:ListBucketMultipartUploads"],
-                "Resource": arn,
-            },
-            {
-                "Sid": "ListEveryModel",
-                "Effect": "Allow",
-                "Action": ["s3:ListBucket"],
-                "Resource": arn,
-                "Condition": {"StringLike": {"s3:prefix": [f"{MODELS}/*", f"{MANIFESTS}/*"]}},
-            },
-            {
-                "Sid": "DeleteModels",
-                "Effect": "Allow",
-                "Action": ["s3:AbortMultipartUpload", "s3:DeleteObject"],
-                "Resource": [f"{arn}/{MODELS}/*", f"{arn}/{MANIFESTS}/*"],
-            },
-        ]
-    )
-
-
 def _prefixes(model: str) -> list[str]:
     return [f"{MODELS}/{model}/*", f"{MANIFESTS}/{model}/*"]
 

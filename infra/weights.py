@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from infra.accounts import CACHE_PREFIX
+
 ABORT_UPLOADS_DAYS = 2
 """A staging that has not finished by then never will; its parts bill until they are aborted."""
+CACHE_DAYS = 180
+"""A cache that is gone costs one compilation, and the start that pays for it keeps the next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +85,13 @@ class WeightBucket(pulumi.ComponentResource):
                     "status": "Enabled",
                     "filter": {"prefix": ""},
                     "abort_incomplete_multipart_upload": {"days_after_initiation": ABORT_UPLOADS_DAYS},
-                }
+                },
+                {
+                    "id": "forget-old-compile-caches",
+                    "status": "Enabled",
+                    "filter": {"prefix": f"{CACHE_PREFIX}/"},
+                    "expiration": {"days": CACHE_DAYS},
+                },
             ],
             opts=guard,
         )

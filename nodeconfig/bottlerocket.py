@@ -15,9 +15,8 @@ from budget.problems import BadInput, Problem
 from nodeconfig.soci import Tuning
 from nodeconfig.storage import BOUND_DIRECTORIES, Storage
 
-SOCI_SINCE = (1, 44, 0)
 BIND_SOCI_SINCE = (1, 46, 0)
-"""First releases with SOCI parallel pull, and with its directory among those that `bind` moves (its changelog)."""
+"""First release whose `bind` moves SOCI's directory too (its changelog)."""
 
 IMAGE_GC_HIGH_PERCENT, IMAGE_GC_LOW_PERCENT = 80, 75
 """The kubelet evicts pods at 85 % full: unused images must go before that."""

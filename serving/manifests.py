@@ -13,6 +13,8 @@ from typing import Any, cast
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from budget.engine import WARMUP_TOKENS
+from budget.memory import SHM_BYTES
 from serving import fill_job, node_cache, spare
 from serving.engine import (
     CACHE_ROOT,
@@ -24,8 +26,9 @@ from serving.engine import (
     environment,
 )
 from serving.launcher import bundle
+from serving.launcher.config import FORMAT
 from serving.launcher.engine_api import HEALTH_TIMEOUT_S
-from serving.placement import GPU_TAINT, MODEL_LABEL, gpu_resource
+from serving.placement import GPU_RESOURCE, GPU_TAINT, MODEL_LABEL
 from serving.weights import WeightsSpec, claimed_volumes, launcher_paths, volumes
 
 LAUNCHER_PORT = 8001
@@ -42,7 +45,19 @@ COMPILE_ARTEFACTS = ("vllm/torch_compile_cache", "vllm/modelinfos", "vllm/deep_g
 """Below the cache root. Not the start-up plan: one taken from a start that compiled freezes its smaller KV cache
 (vllm#54122)."""
 COMPILE_CACHE_BYTES = 4 * 2**30
-SHM_BYTES = 2 * 2**30
+STARTUP_FLOOR_S = 60
+"""A small model is predicted to start within seconds, which a busy node's imports alone can exceed."""
+SPARE_TOKENS = 64
+"""Of the context, left free beside the longest warm-up prompt: for the output, and for what the tokenizer adds."""
+WARMUP_PROMPT_TOKENS = (16, 1_024)
+"""Beside the longest: the probe's own length, and that of an everyday prompt."""
+WARMUP_BATCH = 64
+"""Larger batches add nothing that a start must wait for."""
+WARMUP_WINDOW, WARMUP_TOLERANCE = 5, 0.2
+"""The engine is warm when the median of the last five probes is within a fifth of the best: two stragglers among them
+don't matter."""
+WARMUP_CAP_FLOOR_S = 30
+"""Kernels that are compiled on first use took 25 s where nothing was cached (vllm#20264)."""
 KILL_MARGIN_S = 10
 """Between the engine's own shutdown timeout and the launcher's SIGKILL, and between that and the kubelet's."""
 
@@ -113,7 +128,6 @@ class ServingSpec:
         image: engine image, by digest when pinned.
         instance: EC2 instance type, for the ledger.
         gpus: GPUs of one pod.
-        time_sliced: whether the device plugin renames GPUs.
         cpu_millicores, memory_bytes: request; memory is the limit too.
         weights: how weights reach the engine.
         compile_cache: where compile artefacts are kept between pods; None keeps none.
@@ -134,7 +148,6 @@ class ServingSpec:
     weights: WeightsSpec
     compile_cache: CompileCacheSpec | None
     gpus: int
-    time_sliced: bool
     cpu_millicores: int
     memory_bytes: int
     budget: Mapping[str, Phase]
@@ -220,15 +233,14 @@ def _spare(spec: ServingSpec, context: Mapping[str, Any]) -> Objects:
 def startup_seconds(spec: ServingSpec) -> int:
     """How long a container may take until it is warm before it counts as stuck: the budget's high and a margin."""
     high_s = sum(phase.high_s for name, phase in spec.budget.items() if name not in ("node", "pull"))
-    return max(60, math.ceil(high_s * MARGIN))
+    return max(STARTUP_FLOOR_S, math.ceil(high_s * MARGIN))
 
 
 def launcher_config(spec: ServingSpec) -> Mapping[str, Any]:
     """What the launcher is told, as its configuration file holds it."""
     engine = spec.engine
-    longest = engine.context_tokens - 64
     return {
-        "format": 1,
+        "format": FORMAT,
         "port": LAUNCHER_PORT,
         "engine_port": ENGINE_PORT,
         "labels": {
@@ -248,20 +260,27 @@ def launcher_config(spec: ServingSpec) -> Mapping[str, Any]:
             for name, phase in spec.budget.items()
         },
         "weights": {"paths": list(launcher_paths(spec.weights, engine))},
-        "warmup": {
-            "prompt_tokens": sorted({min(size, longest) for size in (16, 1024, longest)}),
-            "batch_sizes": [1] if engine.eager else [size for size in capture_sizes(engine.concurrency) if size <= 64],  # noqa: PLR2004 - larger batches add nothing a start must wait for
-            "output_tokens": 16,
-            "completion": True,
-            "chat": True,
-            "stream": True,
-            "window": 5,
-            "tolerance": 0.2,
-            "cap_s": max(30, math.ceil(spec.budget["warmup"].high_s * MARGIN)),
-        },
-        "answer": {"manifest": spec.weights.manifest_uri} if spec.weights.in_bucket() else None,
+        "warmup": _warmup(spec),
+        "answer": {"manifest": spec.weights.manifest_uri} if spec.weights.needs_bucket else None,
         "compile_cache": _compile_cache(spec),
         "drain": {"timeout_s": engine.shutdown_timeout_s + KILL_MARGIN_S},
+    }
+
+
+def _warmup(spec: ServingSpec) -> Mapping[str, Any]:
+    engine = spec.engine
+    longest = engine.context_tokens - SPARE_TOKENS
+    batches = [size for size in capture_sizes(engine.concurrency) if size <= WARMUP_BATCH]
+    return {
+        "prompt_tokens": sorted({*(min(size, longest) for size in WARMUP_PROMPT_TOKENS), longest}),
+        "batch_sizes": [1] if engine.eager else batches,
+        "output_tokens": WARMUP_TOKENS,
+        "completion": True,
+        "chat": True,
+        "stream": True,
+        "window": WARMUP_WINDOW,
+        "tolerance": WARMUP_TOLERANCE,
+        "cap_s": max(WARMUP_CAP_FLOOR_S, math.ceil(spec.budget["warmup"].high_s * MARGIN)),
     }
 
 
@@ -302,7 +321,7 @@ def _context(spec: ServingSpec) -> Mapping[str, Any]:
     startup_s = startup_seconds(spec)
     drain_s = spec.engine.shutdown_timeout_s + KILL_MARGIN_S
     selector = {MODEL_LABEL: spec.name}
-    gpus = {gpu_resource(time_sliced=spec.time_sliced): str(spec.gpus)}
+    gpus = {GPU_RESOURCE: str(spec.gpus)}
     memory = {"memory": _mebibytes(spec.memory_bytes)}
     weight_volumes, weight_mounts = volumes(spec.weights, spec.name)
     return {
@@ -338,13 +357,23 @@ def _context(spec: ServingSpec) -> Mapping[str, Any]:
         "progress_deadline_s": _progress_deadline_s(spec, startup_s),
         "pre_stop_s": PRE_STOP_S,
         "grace_s": PRE_STOP_S + drain_s + KILL_MARGIN_S,
-        # A full node pool has no room for a surge pod: it would wait for the very GPU its predecessor holds.
-        "surge": 1 if spec.scaling.max_replicas > max(1, spec.scaling.min_replicas) else 0,
+        **_rollout(spec.scaling),
         "cache_root": CACHE_ROOT,
         "cache_limit": _mebibytes(CACHE_LIMIT_BYTES),
         "home": HOME,
         "shm_limit": _mebibytes(SHM_BYTES),
     }
+
+
+def _rollout(scaling: Scaling) -> Mapping[str, int | str]:
+    """One replica more while there is room for it; a full node pool gives up one first.
+
+    The new replica would otherwise wait for the very GPU that its predecessor holds. As a share that is rounded down:
+    nothing while fewer replicas run than there is room for, one of them at the maximum.
+    """
+    if scaling.max_replicas <= max(1, scaling.min_replicas):
+        return {"surge": 0, "unavailable": 1}
+    return {"surge": 1, "unavailable": f"{math.ceil(100 / scaling.max_replicas)}%"}
 
 
 def _progress_deadline_s(spec: ServingSpec, startup_s: int) -> int:

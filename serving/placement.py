@@ -8,7 +8,7 @@ from enum import Enum
 MODEL_LABEL = "coldstart/model"
 """Node and pod label that holds the model stack's slug."""
 GPU_LABEL = "k8s.amazonaws.com/accelerator"
-"""By it the cluster autoscaler takes a node without GPUs yet for not ready, not for too small (its GPULabel)."""
+"""While its GPUs are not there yet, the cluster autoscaler takes a node with it for not ready, not for too small."""
 COMPONENT_LABEL = "coldstart/component"
 """On every object besides those of the engine itself: what it is there for."""
 
@@ -51,6 +51,6 @@ GPU_TAINT = Taint("nvidia.com/gpu", "present", TaintEffect.NO_SCHEDULE)
 """On every GPU node: Bottlerocket sets none by itself, and a controller on a GPU node keeps it from scaling away."""
 
 
-def gpu_resource(*, time_sliced: bool) -> str:
-    """Name under which Bottlerocket's device plugin offers GPUs; it renames them when pods take turns."""
-    return "nvidia.com/gpu.shared" if time_sliced else "nvidia.com/gpu"
+GPU_RESOURCE = "nvidia.com/gpu"
+"""Name under which nodes offer GPUs, shared ones too: the cluster autoscaler counts a labelled node without it as never
+ready (autoscaler#8095), so nodes are told not to rename them when pods take turns."""

@@ -6,24 +6,20 @@ cluster, and imports the standard library alone.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from budget.problems import bad_input
+from serving.manifests import LAUNCHER_PORT
 from serving.placement import MODEL_LABEL
+from serving.shipped_code import CODE_DIR, check_size, digest
 
 NAME = "coldstart-recorder"
 NAMESPACE = "coldstart"
-CODE_DIR = "/opt/coldstart"
 ENTRY = "scripts.ledger.recorder"
 PORT = 9464
 """Registered for Prometheus exporters in general (OpenTelemetry, SDK environment variables)."""
-LAUNCHER_PORT = 8001
-MOST_CODE_BYTES = 1_000_000
-"""A ConfigMap holds 1 MiB (Kubernetes documentation, ConfigMaps)."""
 MEMORY_MIB = 96
 """Measured: 500 starts at once take less (benchmarks/recorder.py); request and limit."""
 USER = 65_532
@@ -42,7 +38,7 @@ class RecorderSpec:
         keep: ledgers kept in the cluster.
         otlp_endpoint: `http://collector.namespace:4318`; None sends no spans.
         cloudwatch: whether CloudWatch's embedded metric format is printed.
-        replicas: two write every ledger once; one is enough.
+        replicas: one is enough; with two, each ledger is still written only once.
         labels: on every object.
     """
 
@@ -57,10 +53,7 @@ class RecorderSpec:
     @property
     def code_name(self) -> str:
         """Of the ConfigMap: it changes when the code does, so that the Deployment rolls."""
-        digest = hashlib.sha256()
-        for path, text in sorted(self.code.items()):
-            digest.update(f"{path}\0{text}\0".encode())
-        return f"{NAME}-{digest.hexdigest()[:10]}"
+        return f"{NAME}-{digest(self.code)[:10]}"
 
 
 def objects(spec: RecorderSpec) -> Objects:
@@ -69,9 +62,7 @@ def objects(spec: RecorderSpec) -> Objects:
     Raises:
         BadInput: more code than a ConfigMap holds.
     """
-    size = sum(len(text.encode()) for text in spec.code.values())
-    if size > MOST_CODE_BYTES:
-        raise bad_input("recorder code", f"{size:,} bytes", f"A ConfigMap holds {MOST_CODE_BYTES:,}.")
+    check_size(spec.code, what="recorder code")
     return (
         _namespace(spec),
         _object("v1", "ServiceAccount", spec, NAME, automountServiceAccountToken=False),

@@ -11,15 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from budget.problems import bad_input
 from budget.staged import MODELS
+from serving.shipped_code import CODE_DIR, check_size, digest
 
 NAMESPACE = "coldstart-staging"
 SERVICE_ACCOUNT = "stager"
 """Bound to the role that may stage, through EKS Pod Identity."""
-CODE_DIR = "/opt/coldstart"
-MOST_CODE_BYTES = 1_000_000
-"""A ConfigMap holds 1 MiB (Kubernetes documentation, ConfigMaps)."""
 BAD_INPUT_CODE = 2
 USER = 2_000
 """User of the engine image (vLLM's Dockerfile, from 0.24); its group is 0."""
@@ -62,10 +59,7 @@ class StageJobSpec:
     @property
     def code_name(self) -> str:
         """Of the ConfigMap: it changes when the code does, so a running Job keeps its own."""
-        digest = hashlib.sha256()
-        for path, text in sorted(self.code.items()):
-            digest.update(f"{path}\0{text}\0".encode())
-        return f"stage-code-{digest.hexdigest()[:8]}"
+        return f"stage-code-{digest(self.code)[:8]}"
 
 
 def objects(spec: StageJobSpec) -> Objects:
@@ -74,9 +68,7 @@ def objects(spec: StageJobSpec) -> Objects:
     Raises:
         BadInput: more code than a ConfigMap holds.
     """
-    size = sum(len(text.encode()) for text in spec.code.values())
-    if size > MOST_CODE_BYTES:
-        raise bad_input("staging code", f"{size:,} bytes", f"A ConfigMap holds {MOST_CODE_BYTES:,}.")
+    check_size(spec.code, what="staging code")
     return (_namespace(spec), _service_account(spec), _config_map(spec), _job(spec))
 
 

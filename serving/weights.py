@@ -64,13 +64,9 @@ class WeightsSpec:
         """Whether a path is among those tried."""
         return kind in self.order
 
-    def in_bucket(self) -> bool:
-        """Whether the pod reads a bucket at all: an air-gapped one that bakes its weights has none."""
-        return self.order != ("baked",)
-
     @property
     def needs_bucket(self) -> bool:
-        """Whether any of them reads the staged weights: all do but an image that holds them."""
+        """Whether any path reads the staged weights: all do but `baked`, for air-gapped sites without a bucket."""
         return any(kind != "baked" for kind in self.order)
 
 

@@ -31,11 +31,8 @@ def instance(name: str, state: str, *, spot: bool) -> Price:
 
 def volume(kind: str, gib: float, iops: float, mib_s: float) -> Price:
     """An EBS volume by what is provisioned."""
-    if kind not in ("gp3", "io2"):
-        return item(f"{kind}_usd_per_gb_month", gib)
-    # pyright narrows `kind` no further than str
-    cost = volume_cost("io2" if kind == "io2" else "gp3", gib=gib, iops=iops, throughput_mib_s=mib_s)
-    return Price(usd_per_hour=cost.usd_per_hour)
+    cost = volume_cost(kind, gib=gib, iops=iops, throughput_mib_s=mib_s)
+    return UNPRICED if cost.usd_per_hour is None else Price(usd_per_hour=cost.usd_per_hour)
 
 
 def stored(name: str, size_bytes: float, note: str = "") -> Price:

@@ -6,15 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from botocore.exceptions import ClientError
 
+from budget.drivers import R580, R580_FIX, bottlerocket_runs
 from infra.environment_rules import numbers
 from infra.forecast import image_case
 from scripts.account.refusals import is_gone
 from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, warned
-
-R580_SINCE = (1, 53, 0)
-"""Bottlerocket's NVIDIA variants carry driver branch R580 since this release (bottlerocket-kernel-kit#254)."""
-CUDA_13_BRANCH = 580
-"""CUDA 13 needs driver branch R580 or newer (NVIDIA CUDA release notes)."""
 
 
 def parameter(wanted: Wanted) -> str:
@@ -52,16 +48,16 @@ def _run(subject: Subject) -> Iterator[Finding]:
 def _driver(wanted: Wanted) -> Iterator[Finding]:
     if wanted.model is None or wanted.specs is None:
         return
-    cuda, old = image_case(wanted.model).cuda, numbers(release(wanted)) < R580_SINCE
+    cuda = image_case(wanted.model).cuda
     if cuda is None:
         yield warned(
             f"the tag of {wanted.model.image} names no vLLM version, so its CUDA is not known",
             "Set model.engine.version, or keep the tag before the digest.",
         )
-    elif cuda[0] >= 13 and old:  # noqa: PLR2004 - CUDA 13
+    elif not bottlerocket_runs(cuda, numbers(release(wanted))):
         yield failed(
-            f"the image carries CUDA {cuda[0]}, Bottlerocket {release(wanted)} a driver older than R{CUDA_13_BRANCH}",
-            "Use Bottlerocket 1.53.0 or newer.",
+            f"the image carries CUDA {cuda[0]}, Bottlerocket {release(wanted)} a driver older than R{R580}",
+            R580_FIX,
         )
     else:
         yield passed(f"its driver runs the image's CUDA {cuda[0]}.{cuda[1]}")

@@ -58,7 +58,7 @@ def _run(subject: Subject) -> Iterator[Finding]:
         return
     spot = wanted.model.nodes.capacity is Capacity.SPOT
     pool = wanted.model.nodes.warm_pool
-    most = wanted.specs.max_nodes * len(wanted.specs.zone_groups) + (pool.size if pool else 0)
+    most = (wanted.specs.max_nodes + (pool.size if pool else 0)) * len(wanted.specs.zone_groups)
     most += SURGE_NODES if spot else 0
     least = max(1, -(-wanted.model.scaling.min_replicas // wanted.specs.pods_per_node))
     yield from _judge(subject, wanted.specs.node.instance.name, most, least, SPOT if spot else ON_DEMAND)

@@ -30,6 +30,9 @@ Tell = Callable[[str], None]
 _LOCK = re.compile(r"created by \S+@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
 """As the engine words it for a backend of files, S3 included."""
 
+FORGETS_UNREACHABLE = {"PULUMI_K8S_DELETE_UNREACHABLE": "true"}
+"""Objects of a cluster that does not answer leave the state. Never in the program: a person behind another address
+would forget what still runs. Here, whoever destroys has found out before whether the cluster is gone."""
 INSTALL = "Install the Pulumi CLI and sign in to the backend of your stacks (pulumi login)."
 
 
@@ -83,7 +86,7 @@ class Backend:
         self._folder = tempfile.TemporaryDirectory(prefix="coldstart-")
         path = Path(self._folder.name)
         (path / "Pulumi.yaml").write_text(yaml.safe_dump(_bare_project(directory)), encoding="utf-8")
-        self._workspace = automation.LocalWorkspace(work_dir=str(path))
+        self._workspace = automation.LocalWorkspace(work_dir=str(path), env_vars=FORGETS_UNREACHABLE)
 
     def close(self) -> None:
         """Removes the folder."""

@@ -209,7 +209,7 @@ def test_a_made_start_restores_the_size_and_removes_its_own_pod(plane: StartsPla
     assert replicas(plane) == 1
     wait_until(lambda: len(plane.pods()) == 1, what="one pod is left")
     assert plane.pods()[0]["metadata"]["uid"] == before["metadata"]["uid"]
-    assert said[-1] == "restoring 1 replica(s)"
+    assert said[-1] == "restoring 1 replica"
 
 
 def test_a_start_on_a_cold_node_waits_for_a_new_one(plane: StartsPlane, api: Kubeconfig) -> None:

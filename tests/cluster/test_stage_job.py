@@ -224,5 +224,5 @@ def test_what_the_world_refused_the_pod_is_said_here() -> None:
 
 def test_a_cluster_that_cannot_be_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
-    with pytest.raises(Failure, match="kubeconfig"):
+    with pytest.raises(BadInput, match="there is no kubeconfig"):
         run("hf:org/name@main")

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import yaml
 
+from scripts.rehearsal.ports import free_ports
 from tests.toolchain.certificates import Certificates, write_certificates
 from tests.toolchain.engines import TOOLS, Server, engine, free_port
 from tests.toolchain.kube_api import KubeApi
@@ -183,7 +184,7 @@ class ControlPlane:
                 return
 
     def _start_store(self, attempt: int) -> str:
-        client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        client, peer = (f"http://127.0.0.1:{port}" for port in free_ports(2))
         self._server(
             "etcd",
             engine("etcd"),

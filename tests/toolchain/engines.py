@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from scripts.rehearsal.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = Path(os.environ.get("COLDSTART_TOOLS", ROOT / ".cache" / "tools"))
@@ -36,9 +37,7 @@ def engine(name: str) -> Path:
 
 def free_port() -> int:
     """A loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_ports(1)[0]
 
 
 class Server:

@@ -100,6 +100,10 @@ class KubeApi:
             "PATCH", self.path_of(obj) + query, body=obj, headers={"Content-Type": "application/apply-patch+yaml"}
         )
 
+    def merge(self, path: str, change: Object) -> Object:
+        """Changes fields of what is at a path; None removes one."""
+        return self.request("PATCH", path, body=change, headers={"Content-Type": "application/merge-patch+json"})
+
     def create(self, obj: Object) -> Object:
         """Plain creation, which keeps a node's status: a kubelet registers itself in this way."""
         collection = self.path_of(obj).rpartition("/")[0]

@@ -88,7 +88,7 @@ def test_a_users_pulumi_is_used_when_it_can_be(tmp_path: Path, *, version: str, 
     assert build.installed_pulumi(str(tmp_path)) == (pulumi if used else None)
 
 
-def test_then_it_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_pulumi_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "installed_pulumi", lambda: tmp_path / "pulumi")
     said: list[str] = []
     wanted = build.wanted_engines([], said.append)

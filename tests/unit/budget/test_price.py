@@ -38,6 +38,13 @@ def test_io2_iops_come_in_tiers() -> None:
     assert volume_cost("io2", gib=100, iops=70_000).usd_per_hour == pytest.approx(month / 730)
 
 
+def test_a_kind_of_volume_is_never_billed_as_another() -> None:
+    assert volume_cost("gp2", gib=100, iops=300).usd_per_hour == pytest.approx(10 / 730)
+    unpriced = volume_cost("st1", gib=500, count=2)
+    assert unpriced.item == "2 x st1 500 GiB"
+    assert unpriced.usd_per_hour is None
+
+
 def test_nodes_by_purchase() -> None:
     kind = instance("g6e.4xlarge")
     assert node_cost(kind, count=2).usd_per_hour == pytest.approx(6.00848)

@@ -78,6 +78,19 @@ def test_an_unknown_price_can_not_be_held_against_a_limit() -> None:
     assert violation(resources, 0.01) == "can cost at least $0.05 per hour; cost.max_usd_per_hour is 0.01"
 
 
+@pytest.mark.parametrize(
+    ("volume", "words"),
+    [({"volumeType": "st1", "volumeSize": 500}, "1 x st1 500 GiB"), ({"volumeSize": 20}, "no stated kind 20 GiB")],
+)
+def test_a_volume_without_a_price_can_not_be_held_against_a_limit(volume: dict[str, Any], words: str) -> None:
+    template = {"instanceType": "g6e.2xlarge", "blockDeviceMappings": [{"ebs": volume}]}
+    resources = [
+        ("aws:ec2/launchTemplate:LaunchTemplate", "m", template),
+        ("aws:eks/nodeGroup:NodeGroup", "m", {"scalingConfig": {"maxSize": 1}}),
+    ]
+    assert words in (violation(resources, 100) or "")
+
+
 def test_the_same_limit_stops_the_program(stacks: Path) -> None:
     change(stacks, LLAMA, {"model.cost": {"max_usd_per_hour": 5}})
     with pytest.raises(BadInput, match=r"model\.cost\.max_usd_per_hour: 5, but the stack can cost \$8\.98 per hour"):

@@ -318,12 +318,12 @@ def test_a_capacity_block_is_a_market_of_its_own(declared: Declared) -> None:
 
 @pytest.mark.parametrize("state", ["stopped", "running"])
 def test_a_warm_pool(declared: Declared, state: str) -> None:
-    """Bottlerocket can neither hibernate nor go back into the pool."""
+    """Bottlerocket can neither hibernate nor go back into the pool. With other bounds AWS prepares the whole group."""
     changes = {"model.nodes.warm_pool": {"size": 2, "state": state}}
     (group,) = groups(declared(LLAMA, changes)).values()
     assert group.inputs["warmPoolConfig"] == {
         "minSize": 2,
-        "maxGroupPreparedCapacity": -1,
+        "maxGroupPreparedCapacity": 2,
         "poolState": state.upper(),
     }
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from policy_sentry.querying.actions import get_action_data
 
 from budget.staged import StagedModel
-from infra.weight_access import EVERY_MODEL, pruner_policy, reader_policy, stager_policy
+from infra.weight_access import EVERY_MODEL, reader_policy, stager_policy
 
 MODEL = StagedModel(name="org/name", revision="ab" * 20)
 OTHER = StagedModel(name="org/name-2", revision="ab" * 20)
@@ -38,7 +38,6 @@ POLICIES = {
     "stager": stager(),
     "stager with a key": stager(KEY),
     "stager of an environment": stager(model=EVERY_MODEL),
-    "pruner": pruner_policy(partition="aws", bucket="weights"),
 }
 
 
@@ -149,15 +148,6 @@ def test_a_stager_of_an_environment_stages_any_model() -> None:
         assert allows(policy, "s3:PutObject", f"{BUCKET}/{model.key('config.json')}")
         assert allows(policy, "s3:ListBucket", BUCKET, prefix=model.prefix)
     assert not allows(policy, "s3:PutObject", f"{BUCKET}/cache/x")
-
-
-def test_a_pruner_deletes_models_and_nothing_else() -> None:
-    policy = POLICIES["pruner"]
-    assert allows(policy, "s3:DeleteObject", f"{BUCKET}/{MODEL.key('config.json')}")
-    assert allows(policy, "s3:DeleteObject", f"{BUCKET}/{MODEL.manifest_key}")
-    assert not allows(policy, "s3:DeleteObject", f"{BUCKET}/cache/x")
-    assert allows(policy, "s3:ListBucket", BUCKET, prefix="models/")
-    assert not allows(policy, "s3:PutObject", f"{BUCKET}/{MODEL.manifest_key}")
 
 
 @pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])

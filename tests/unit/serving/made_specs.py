@@ -79,7 +79,6 @@ SPEC = ServingSpec(
     weights=WEIGHTS,
     compile_cache=None,
     gpus=1,
-    time_sliced=False,
     cpu_millicores=5_950,
     memory_bytes=24 * 2**30,
     budget=BUDGET,

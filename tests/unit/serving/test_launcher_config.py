@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from budget.phases import PHASES as PREDICTED
 from serving.launcher.command import check_engine_argv, engine_arguments, without_secrets
-from serving.launcher.config import Config, read_config
+from serving.launcher.config import PHASES, Config, read_config
 from serving.launcher.fields import is_inside
 from serving.launcher.refusal import BadConfig
 from tests.unit.serving.pod import launcher_config
@@ -36,6 +37,10 @@ COMPILE_CACHE = {
     "max_restore_s": 20,
     "max_bytes": 10**9,
 }
+
+
+def test_the_launcher_knows_the_phases_that_are_predicted() -> None:
+    assert tuple(PREDICTED) == PHASES
 
 
 def full() -> dict[str, Any]:

@@ -46,7 +46,6 @@ SPECS = st.builds(
     model=TEXT,
     instance=st.sampled_from(["g6.xlarge", "p5.48xlarge"]),
     gpus=st.integers(1, 8),
-    time_sliced=st.booleans(),
     cpu_millicores=st.integers(100, 190_000),
     memory_bytes=st.integers(2**30, 2**41),
     api_key_secret=st.sampled_from([None, "engine-api-key"]),

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from serving.placement import GPU_TAINT, MODEL_LABEL, Taint, TaintEffect, gpu_resource
+from serving.placement import GPU_TAINT, MODEL_LABEL, Taint, TaintEffect
 
 
 def test_the_gpu_taint_in_its_three_spellings() -> None:
@@ -44,8 +44,3 @@ def test_names_are_within_what_kubernetes_and_eks_accept() -> None:
     for key in (GPU_TAINT.key, MODEL_LABEL):
         assert re.fullmatch(r"[a-z0-9.-]{1,253}/[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", key)
     assert re.fullmatch(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", GPU_TAINT.value)
-
-
-def test_the_device_plugin_renames_shared_gpus() -> None:
-    assert gpu_resource(time_sliced=False) == "nvidia.com/gpu"
-    assert gpu_resource(time_sliced=True) == "nvidia.com/gpu.shared"

@@ -200,12 +200,11 @@ def test_the_pod_goes_to_its_own_nodes_and_is_let_in() -> None:
     assert pod["nodeSelector"] == {"coldstart/model": "llama"}
 
 
-@pytest.mark.parametrize(("sliced", "resource"), [(False, "nvidia.com/gpu"), (True, "nvidia.com/gpu.shared")])
-def test_gpus_are_asked_for_under_the_name_the_node_offers(*, sliced: bool, resource: str) -> None:
-    resources = container_of(replace(SPEC, time_sliced=sliced, gpus=2))["resources"]
+def test_gpus_are_asked_for_under_the_name_the_node_offers() -> None:
+    resources = container_of(replace(SPEC, gpus=2))["resources"]
     assert resources == {
-        "requests": {"cpu": "5950m", "memory": "24576Mi", resource: "2"},
-        "limits": {"memory": "24576Mi", resource: "2"},
+        "requests": {"cpu": "5950m", "memory": "24576Mi", "nvidia.com/gpu": "2"},
+        "limits": {"memory": "24576Mi", "nvidia.com/gpu": "2"},
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.serving.made_specs import SPEC, WINDOW, by_kind, container_of, scaled
 from tests.unit.serving.scaled_object import check_scaled_object
@@ -11,16 +13,38 @@ pytestmark = pytest.mark.usefixtures("short_launcher")
 
 
 @pytest.mark.parametrize(
-    ("least", "most", "surge"),
-    [(0, 1, 0), (1, 1, 0), (2, 2, 0), (0, 2, 1), (1, 2, 1), (1, 4, 1), (3, 4, 1)],
+    ("least", "most", "surge", "unavailable"),
+    [(0, 1, 0, 1), (1, 1, 0, 1), (2, 2, 0, 1), (0, 2, 1, "50%"), (1, 2, 1, "50%"), (1, 3, 1, "34%"), (3, 4, 1, "25%")],
 )
-def test_a_surge_pod_only_where_the_pool_has_room_for_it(least: int, most: int, surge: int) -> None:
+def test_a_surge_pod_only_where_the_pool_has_room_for_it(
+    least: int, most: int, surge: int, unavailable: int | str
+) -> None:
     """In a full pool the new pod would wait for the very GPU that its predecessor holds."""
     strategy = by_kind(scaled(min_replicas=least, max_replicas=most))["Deployment"]["spec"]["strategy"]
     assert strategy == {
         "type": "RollingUpdate",
-        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": 1 - surge},
+        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
     }
+
+
+@given(most=st.integers(2, 40), data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_a_rollout_ends_at_any_number_of_replicas(most: int, data: st.DataObject) -> None:
+    """Kubernetes rounds the share down: none is given up while one more fits, one is where none does."""
+    rolling = by_kind(scaled(min_replicas=1, max_replicas=most))["Deployment"]["spec"]["strategy"]["rollingUpdate"]
+    share = int(rolling["maxUnavailable"].rstrip("%"))
+    replicas = data.draw(st.integers(1, most))
+    given_up = replicas * share // 100
+    assert given_up >= 1 if replicas == most else given_up <= 1
+    assert given_up == 0 or replicas > 1
+
+
+def test_the_minimum_comes_although_nothing_answers_yet() -> None:
+    """KEDA does nothing while its triggers fail, and without a replica they do."""
+    key = "autoscaling.keda.sh/force-activation"
+    assert by_kind(scaled(min_replicas=1, max_replicas=2))["ScaledObject"]["metadata"]["annotations"] == {key: "true"}
+    asleep = by_kind(scaled(min_replicas=0, max_replicas=2, schedule=(WINDOW,)))["ScaledObject"]
+    assert "annotations" not in asleep["metadata"]
 
 
 def test_no_replica_at_first_so_that_up_never_waits_for_a_gpu() -> None:

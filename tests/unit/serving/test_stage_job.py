@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 
 from budget.problems import BadInput
-from scripts.stage_in_cluster import code
+from scripts.shipped_code import code
 from serving.stage_job import NAMESPACE, SERVICE_ACCOUNT, StageJobSpec, objects
 
 VERSIONS = ("1.34", "1.35", "1.36")
@@ -28,7 +28,7 @@ def spec(**changes: Any) -> StageJobSpec:
         bucket="coldstart-dev-111122223333-us-west-2",
         region="us-west-2",
         trust_remote_code=False,
-        code=code(),
+        code=code("scripts.staging"),
         hub_secret="hub-token",  # noqa: S106 - the name of a Secret
         labels={"coldstart/stack": "dev-llama-3-1-8b"},
     )
@@ -115,7 +115,7 @@ def test_the_same_work_is_the_same_job() -> None:
 
 
 def test_the_code_that_changes_gets_a_map_of_its_own() -> None:
-    assert spec().code_name != spec(code=code() | {"scripts/staging/run.py": ""}).code_name
+    assert spec().code_name != spec(code=code("scripts.staging") | {"scripts/staging/run.py": ""}).code_name
 
 
 def test_code_that_a_map_cannot_hold_is_refused() -> None:
@@ -124,12 +124,12 @@ def test_code_that_a_map_cannot_hold_is_refused() -> None:
 
 
 def test_the_code_that_ships_is_what_staging_imports() -> None:
-    shipped = set(code())
+    shipped = set(code("scripts.staging"))
     assert {"scripts/staging/__main__.py", "scripts/failure.py", "budget/staged.py", "budget/models.py"} <= shipped
     assert not any(
         path.startswith(("infra/", "serving/", "scripts/stage")) and "/staging/" not in path for path in shipped
     )
-    assert sum(map(len, code().values())) < 300_000
+    assert sum(map(len, code("scripts.staging").values())) < 300_000
 
 
 def test_the_code_that_ships_runs_alone(tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from budget.scenario import Scenario
+from infra.forecast import scenario
 from infra.offline import evaluate
 from infra.specs import ModelSpecs, model_specs
 from infra.stack_file import read
 from serving.launcher.config import Config
 from serving.manifests import launcher_config, objects
 from serving.weights import NODE_CACHE_HOST_DIR, NODE_CACHE_MOUNT, SHARED_FS_MOUNT
+from tests.unit.infra.changed_stacks import change
 
 SHARED = {"driver": "fsx.csi.aws.com", "volume_handle": "fs-0123456789abcdef0", "throughput_mb_s": 500}
 PATHS: dict[str, dict[str, Any]] = {
@@ -122,6 +125,22 @@ def test_memory_is_that_of_the_hungriest_path(specs_of: Any) -> None:
     baked, stream = specs_of("baked").serving.memory_bytes, specs_of("stream").serving.memory_bytes
     with_fallback = specs_of("node-cache").serving.memory_bytes
     assert baked < stream <= with_fallback
+
+
+@pytest.mark.parametrize("asked", [{}, {"distributed": False}])
+def test_presharded_bytes_are_read_once_and_each_rank_has_its_buffer(stacks: Path, asked: dict[str, Any]) -> None:
+    def found(weights: dict[str, Any]) -> tuple[ModelSpecs, Scenario]:
+        change(stacks, "dev-qwen3-32b", {"model.weights": weights, "model.engine.version": "0.33.0"})
+        stack = read("dev-qwen3-32b", stacks)
+        assert stack.model is not None
+        specs = model_specs(stack, stack.model)
+        return specs, scenario(stack, stack.model, specs.node)
+
+    (shared, _), (presharded, predicted) = found({"path": "stream"}), found({"path": "presharded", **asked})
+    assert shared.serving.engine.distributed
+    assert not presharded.serving.engine.distributed
+    assert presharded.serving.memory_bytes > shared.serving.memory_bytes
+    assert predicted.weights.distributed
 
 
 def test_compile_artefacts_are_kept_under_a_key_of_image_gpu_and_model(specs_of: Any) -> None:
