@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import boto3
 
@@ -118,10 +118,11 @@ def fill(front: Front, things: int) -> None:
         front.answers[f"ec2.{operation}"] = pages(member, made, round(things * SHARES[kind]))
     session = boto3.Session(aws_access_key_id="testing", aws_secret_access_key="testing")  # noqa: S106 - moto's
 
-    def client(service: str) -> Any:  # noqa: ANN401 - clients of any service
-        return session.client(service, region_name=REGION, endpoint_url=front.endpoint)
-
-    logs, iam, secrets, ecr, kms, s3 = (client(name) for name in ("logs", "iam", "secretsmanager", "ecr", "kms", "s3"))
+    client = cast("Callable[..., Any]", session.client)  # of any service
+    logs, iam, secrets, ecr, kms, s3 = (
+        client(name, region_name=REGION, endpoint_url=front.endpoint)
+        for name in ("logs", "iam", "secretsmanager", "ecr", "kms", "s3")
+    )
     place = {"CreateBucketConfiguration": {"LocationConstraint": REGION}}
 
     def bucket(number: int, tags: list[dict[str, str]]) -> None:

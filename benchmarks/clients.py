@@ -10,7 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import boto3
 import s3transfer.crt
@@ -55,19 +55,20 @@ def manager(kind: str) -> Any:  # noqa: ANN401 - two classes with the same metho
     if kind == "s3transfer":
         config = TransferConfig(multipart_chunksize=8 * MIB, max_request_concurrency=24, max_in_memory_upload_chunks=24)
         return TransferManager(session.client("s3", config=client_config()), config)
+    crt = cast("Any", s3transfer.crt)  # its stubs stand on awscrt's types, and awscrt is installed for this alone
     botocore_session = session._session  # noqa: SLF001 - what boto3 itself hands over
     client = session.client("s3", config=client_config())
-    return s3transfer.crt.CRTTransferManager(
-        s3transfer.crt.create_s3_crt_client(
+    return crt.CRTTransferManager(
+        crt.create_s3_crt_client(
             region=session.region_name,
-            crt_credentials_provider=s3transfer.crt.BotocoreCRTCredentialsWrapper(
+            crt_credentials_provider=crt.BotocoreCRTCredentialsWrapper(
                 session.get_credentials()
             ).to_crt_credentials_provider(),
             part_size=8 * MIB,
             use_ssl=client.meta.endpoint_url.startswith("https"),
             target_throughput=1.25e9,
         ),
-        s3transfer.crt.BotocoreCRTRequestSerializer(
+        crt.BotocoreCRTRequestSerializer(
             botocore_session, {"region_name": session.region_name, "endpoint_url": client.meta.endpoint_url}
         ),
     )

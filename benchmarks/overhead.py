@@ -37,13 +37,11 @@ LOOK_S = 0.01
 
 def script(config: dict[str, Any], seconds: float) -> dict[str, Any]:
     """A start of that many seconds, a third in each phase."""
-    third, talk = (
-        seconds / 3,
-        "INFO 11-30 01:00:00 [worker.py:1] a line as long as vLLM's are on average, more or less\n",
-    )
+    talk = "INFO 11-30 01:00:00 [worker.py:1] a line as long as vLLM's are on average, more or less\n"
     steps: list[list[object]] = [["out", talk * LINES]]
     for line in (LOAD, LOADED, COMPILED):
-        steps += [["pause", third], ["out", line]]
+        steps.append(["pause", seconds / 3])
+        steps.append(["out", line])
     return {"steps": steps, "port": config["engine_port"], "latencies_s": [LATENCY_S]}
 
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
 from benchmarks.pacing import Relay
 from tests.aws import seaweed
@@ -88,7 +89,7 @@ def run(argv: list[str], environment: Mapping[str, str]) -> Ended:
     peaks = [0.0]
     watch = threading.Thread(target=_watch, args=(process.pid, peaks), daemon=True)
     watch.start()
-    out = process.stdout.read()
+    out = cast("IO[str]", process.stdout).read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
@@ -261,7 +262,7 @@ def memory(work: Path, runs: int, gigabytes: float) -> None:
     for size, times in ((20, 1), (1, runs)):
         source = model(work / f"model-{size}", size * GB, 1, sparse=True)
         with site(work) as at:
-            entries = []
+            entries: list[float] = []
             for _ in range(times):
                 with at.bucket() as bucket:
                     entries.append(with_coldstart(at, source, bucket).peak_mib)
@@ -275,7 +276,9 @@ def kills(work: Path, runs: int, gigabytes: float) -> None:
     del runs
     source = model(work / "model", int(gigabytes * GB), FILES)
     total = sum(file.stat().st_size for file in source.iterdir())
-    generator, shares, texts = random.Random(), [], set()  # noqa: S311 - moments
+    generator = random.Random()  # noqa: S311 - moments
+    shares: list[float] = []
+    texts: set[bytes] = set()
     with site(work) as plain, Relay.running(plain.server.port, None) as relay:
         at = Site(plain.server, relay.endpoint)
         for number in range(10):

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from budget.problems import BadInput, Problem
+from infra.stack_file import Stack
 from scripts.failure import Failure
 from scripts.ledger import comparison, observability, picture, screen
 from scripts.ledger.advice import next_step
@@ -27,7 +28,7 @@ from scripts.ledger.merge import ledger_of
 from scripts.ledger.node_probe import Probe
 from scripts.ledger.pod_facts import condition
 from scripts.ledger.raw import Object, text
-from scripts.ledger.record import Ledger, document, from_document
+from scripts.ledger.record import Ledger, document
 from scripts.ledger.sides import Sides
 from scripts.ledger.target import Target, pods_of, target_of
 from scripts.ledger.trigger import Cold, Trigger
@@ -35,6 +36,7 @@ from scripts.ledger.variants import LEVERS, known_lever
 from scripts.ledger.watching import Watcher
 from scripts.ledger.wishes import Wishes
 from scripts.output_folder import OutputFolder
+from scripts.waiting import Patience, in_time
 from scripts.waterfall import dollars, seconds
 
 POLL_S = 0.5
@@ -47,14 +49,14 @@ SETTLE_S = 2.0
 
 @click.command(help="Measure real starts of STACK by phase, beside the budget, with proof of each lever.")
 @click.argument("stack", required=False)
-@click.option("--last", type=click.IntRange(1, 1000), help="So many of the newest starts (default 1).")
-@click.option("--pod", metavar="[NAMESPACE/]NAME", help="One pod, also of somebody else's vLLM.")
-@click.option("--watch", is_flag=True, help="Measure starts as they happen; --last ends it after so many.")
+@click.option("--last", type=click.IntRange(1, 1000), help="How many of the newest starts (default 1).")
+@click.option("--pod", metavar="[NAMESPACE/]NAME", help="One pod, which may run somebody else's vLLM.")
+@click.option("--watch", is_flag=True, help="Measure starts as they happen; --last ends it after that many.")
 @click.option("--trigger", is_flag=True, help="Make a start: one more replica, measured, then the size restored.")
 @click.option(
     "--cold", type=click.Choice(["node", "image", "pod"]), help="How cold the made start is (with --trigger)."
 )
-@click.option("--yes", is_flag=True, help="Do not ask: before a start that costs money, or a recorded answer goes.")
+@click.option("--yes", is_flag=True, help="Do not ask before a start costs money or a recorded answer is removed.")
 @click.option("--ab", metavar="LEVER", help=f"Compare the same start with a lever off and on: {', '.join(LEVERS)}.")
 @click.option("--rehearse", is_flag=True, help="Compare on this machine, with the real engine (with --ab).")
 @click.option(
@@ -72,7 +74,9 @@ SETTLE_S = 2.0
 )
 @click.option("--aws", is_flag=True, help="Also ask EC2 for the launch and CloudWatch for the bytes through NAT.")
 @click.option(
-    "--probe-node", is_flag=True, help="Also read SOCI's values and the disks on the node, by a pod of seconds."
+    "--probe-node",
+    is_flag=True,
+    help="Also read SOCI's settings and the node's disks, with a pod that lives a few seconds.",
 )
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the picture.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write picture and evidence as a page.")
@@ -81,7 +85,7 @@ SETTLE_S = 2.0
     "--record-answer", is_flag=True, help="Keep this start's answer as the right one: later starts must give it."
 )
 @click.option(
-    "--forget-answer", is_flag=True, help="Take the recorded answer back: later starts need only give a sane one."
+    "--forget-answer", is_flag=True, help="Remove the recorded answer: later starts need only give a sane one."
 )
 @click.option(
     "--metrics-docs",
@@ -96,10 +100,11 @@ def command(
     svg: Path | None,
     html: Path | None,
     metrics_docs: Path | None,
-    as_json: bool,  # noqa: FBT001 - as above
+    *,
+    as_json: bool,
     **options: Any,  # noqa: ANN401 - the rest are the fields of Wishes
 ) -> None:
-    """Measures; exit code 1 only when nothing could be measured."""
+    """Measures; exit code 1 when nothing could be measured, or a saved folder not be read."""
     if metrics_docs:
         for path in observability.write(metrics_docs):
             click.echo(str(path), err=True)
@@ -118,7 +123,8 @@ def command(
         _compare(target, wishes, as_json=as_json)
         return
     ledgers: list[Ledger] = []
-    for ledger in _ledgers(target, wishes):
+    unreadable: list[Problem] = []
+    for ledger in _ledgers(target, wishes, unreadable):
         ledgers.append(ledger)
         if wishes.watch and not as_json:
             screen.show(ledger, Console())
@@ -131,6 +137,17 @@ def command(
         )
     elif not wishes.watch:
         screen.show_many(ledgers, Console())
+    _check(ledgers, unreadable)
+
+
+def _check(ledgers: Sequence[Ledger], unreadable: Sequence[Problem]) -> None:
+    """Fails after everything was shown.
+
+    Raises:
+        Failure: a folder could not be read, or nothing could be measured.
+    """
+    if unreadable:
+        raise Failure("not measured: " + "; ".join(str(problem) for problem in unreadable))
     if not any(ledger.measured for ledger in ledgers):
         raise Failure(_nothing(ledgers))
 
@@ -153,9 +170,9 @@ def _write(svg: Path | None, html: Path | None, ledgers: Sequence[Ledger]) -> No
 # ---- where ledgers come from ---------------------------------------------------------------------------------------
 
 
-def _ledgers(target: Target, wishes: Wishes) -> Iterator[Ledger]:
+def _ledgers(target: Target, wishes: Wishes, unreadable: list[Problem]) -> Iterator[Ledger]:
     if wishes.source:
-        for folder in starts_in(wishes.source):
+        for folder in starts_in(wishes.source, unreadable):
             yield ledger_of(load(folder), target.budget)
         return
     with Kubeconfig.of(wishes.context) as api:
@@ -178,19 +195,17 @@ def _extras(api: Api, target: Target, wishes: Wishes) -> list[Callable[[Bundle],
     if wishes.aws:
         if target.stack is None:
             raise BadInput([Problem("--aws", "no stack says which account and region", "Name the model stack.")])
-        extras += _amazon(target)
+        extras += _amazon(target.stack)
     return extras
 
 
-def _amazon(target: Target) -> list[Callable[[Bundle], Bundle]]:
+def _amazon(stack: Stack) -> list[Callable[[Bundle], Bundle]]:
     import boto3  # noqa: PLC0415 - only --aws waits for it
 
     from scripts.ledger.amazon import Amazon  # noqa: PLC0415 - as above
 
-    if target.stack is None:
-        return []
-    session = boto3.Session(region_name=target.stack.environment.region)
-    amazon = Amazon(session.client("ec2"), session.client("cloudwatch"), target.stack.environment_name)
+    session = boto3.Session(region_name=stack.environment.region)
+    amazon = Amazon(session.client("ec2"), session.client("cloudwatch"), stack.environment_name)
     return [amazon.launched, amazon.traffic]
 
 
@@ -203,12 +218,8 @@ def _newest(api: Api, collector: Collector, target: Target, wishes: Wishes) -> I
         yield _measured(collector.start(pod), target, wishes)
     if target.pod or len(seen) == count:
         return
-    kept = [entry for entry in kept_ledgers(api, RECORDER_NAMESPACE, target.model) if entry.get("uid") not in seen]
-    for entry in kept[: count - len(seen)]:
-        try:
-            yield from_document(entry)
-        except ValueError:
-            continue
+    kept = [ledger for ledger in kept_ledgers(api, RECORDER_NAMESPACE, target.model, say) if ledger.uid not in seen]
+    yield from kept[: count - len(seen)]
 
 
 def _measured(bundle: Bundle, target: Target, wishes: Wishes) -> Ledger:
@@ -226,7 +237,7 @@ def _watched(api: Api, collector: Collector, target: Target, wishes: Wishes) -> 
         path=f"/api/v1/namespaces/{target.namespace}/pods",
         query={"labelSelector": target.selector} if target.model else {"fieldSelector": f"metadata.name={target.pod}"},
         stopping=threading.Event(),
-        said=lambda reason: click.echo(reason, err=True),
+        said=say,
     )
     over: set[str] = set()
     found, listed = 0, False
@@ -252,12 +263,7 @@ def _watched(api: Api, collector: Collector, target: Target, wishes: Wishes) -> 
 
 
 def _wait(condition_met: Callable[[], bool], patience_s: float) -> bool:
-    deadline = time.monotonic() + patience_s
-    while not condition_met():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_S)
-    return True
+    return in_time(condition_met, Patience(limit_s=patience_s, every_s=POLL_S))
 
 
 def _agreed(target: Target, wishes: Wishes, starts: int) -> None:
@@ -269,7 +275,7 @@ def _agreed(target: Target, wishes: Wishes, starts: int) -> None:
     """
     plan = target.plan
     if plan is None:
-        raise BadInput([Problem("STACK", "a start is made of a model stack alone", "Name it.")])
+        raise BadInput([Problem("STACK", "only a model stack can be started", "Name one.")])
     each = plan.cost.usd_per_start
     total = None if each is None else each * starts
     what = (
@@ -293,11 +299,12 @@ def _triggered(api: Api, collector: Collector, target: Target, wishes: Wishes) -
 def _compare(target: Target, wishes: Wishes, *, as_json: bool) -> None:
     lever = known_lever(wishes.ab or "")
     found = _rehearsed(target, wishes, lever) if wishes.rehearse else _in_cluster(target, wishes, lever)
+    compared = comparison.compare(found)
     if as_json:
         click.echo(json.dumps(comparison.document(lever, found), indent=2))
     else:
-        screen.show_comparison(lever, comparison.compare(found), Console())
-    if not comparison.compare(found):
+        screen.show_comparison(lever, compared, Console())
+    if not compared:
         raise Failure(_nothing([*found["off"], *found["on"]]))
 
 
@@ -306,7 +313,7 @@ def _rehearsed(target: Target, wishes: Wishes, lever: str) -> Mapping[Side, Sequ
     from scripts.ledger.rehearsed import rehearsal  # noqa: PLC0415 - only --rehearse needs the engine
 
     if target.stack is None:
-        raise BadInput([Problem("STACK", "a rehearsal is of a model stack", "Name it.")])
+        raise BadInput([Problem("STACK", "only a model stack can be rehearsed", "Name one.")])
     say(f"rehearsing {target.stack.name}: one start to fill the caches, then {2 * wishes.times} to compare")
     done = 0
     with rehearsal(target.stack, lever) as rehearsed:

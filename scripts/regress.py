@@ -21,14 +21,16 @@ from scripts.ledger.record import Ledger
 from scripts.ledger.target import Target, pods_of, target_of
 
 
-@click.command(help="Compare the newest starts of STACK with a baseline; exit 1 when a phase is slower beyond noise.")
+@click.command(
+    help="Compare phases of the newest starts of STACK with a baseline; exit 1 if one is slower by more than noise."
+)
 @click.argument("stack", required=False)
 @click.option(
     "--baseline", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File of the baseline."
 )
 @click.option("--write", "writes", is_flag=True, help="Write the baseline from these starts instead of comparing.")
 @click.option(
-    "--last", type=click.IntRange(1, 1000), default=5, show_default=True, help="So many of the newest starts."
+    "--last", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many of the newest starts."
 )
 @click.option(
     "--from", "source", type=click.Path(path_type=Path), metavar="DIR", help="Saved starts instead of a cluster's."
@@ -38,11 +40,12 @@ from scripts.ledger.target import Target, pods_of, target_of
 def command(
     stack: str | None,
     baseline: Path,
-    writes: bool,  # noqa: FBT001 - as above
     last: int,
     source: Path | None,
     context: str | None,
-    as_json: bool,  # noqa: FBT001 - as above
+    *,
+    writes: bool,
+    as_json: bool,
 ) -> None:
     """Compares."""
     before = None if writes else read(baseline)

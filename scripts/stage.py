@@ -67,7 +67,8 @@ def request(
     if target and reference is None:
         if source or to:
             fix = "Name a stack, or say --source and --to, not both."
-            raise bad_input("--source" if source else "--to", f"beside the stack {target}, which says it", fix)
+            found = f"cannot be combined with the stack {target}, which says it already"
+            raise bad_input("--source" if source else "--to", found, fix)
         return _of_stack(read(target, STACKS), region, trust_remote_code=trust_remote_code)
     if not to:
         raise bad_input("--to", "no bucket is named", f"Name a stack, or say --to s3://BUCKET/{MODELS}.")
@@ -169,7 +170,7 @@ def in_use(environment: str) -> frozenset[StagedModel]:
 
 def _origin(asked: Request) -> Origin:
     if asked.origin is None:
-        found = "an environment" if asked.stack else "no source is named"
+        found = "an environment has no model to stage" if asked.stack else "no source is named"
         raise bad_input("stage", found, "Name a model stack, or say --source hf:ORG/NAME@REVISION or a folder.")
     return asked.origin
 
@@ -264,15 +265,15 @@ class Options:
 @click.option("--to", help="s3://BUCKET/models, instead of a stack's bucket.")
 @click.option("--region", help="Region the bucket must be in. A stack says its own.")
 @click.option("--trust-remote-code", is_flag=True, help="Stage the model's Python files too.")
-@click.option("--list", "do_list", is_flag=True, help="What lies in the bucket.")
+@click.option("--list", "do_list", is_flag=True, help="Show what is in the bucket.")
 @click.option("--verify", "do_verify", is_flag=True, help="Read every object again and compare hashes.")
-@click.option("--quick", is_flag=True, help="With --verify: sizes and the checksums that S3 holds only.")
+@click.option("--quick", is_flag=True, help="With --verify: compare only sizes and the checksums that S3 holds.")
 @click.option("--prune", "do_prune", is_flag=True, help="Show what no stack uses; with --yes, delete it.")
 @click.option("--yes", is_flag=True, help="With --prune: delete.")
 @click.option("--in-cluster", is_flag=True, help="Run as a Job on a CPU node of the stack's cluster, and follow it.")
 @click.option("--hub-secret", help="With --in-cluster: Secret whose key `token` is HF_TOKEN, for gated models.")
 @click.option("--context", help="With --in-cluster: kubeconfig context of the cluster.")
-@click.option("--print-policy", is_flag=True, help="The IAM policy that staging needs; nothing is staged.")
+@click.option("--print-policy", is_flag=True, help="Print the IAM policy that staging needs; nothing is staged.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(**given: Any) -> int:  # noqa: ANN401 - click passes options by name; Options types them
     """Put one model revision into the weight bucket, verified, all or nothing.
@@ -357,5 +358,6 @@ def _prune(asked: Request, *, yes: bool, as_json: bool) -> int:
     if entries:
         click.echo("removed" if yes else "nothing was removed: say --yes to remove it", err=True)
     if entries and not yes and asked.reference is None:
-        click.echo("in use is what the stack files name: `pulumi up` a stack whose revision changed first", err=True)
+        words = "a model is in use when a stack file names it: first `pulumi up` every stack whose revision has changed"
+        click.echo(words, err=True)
     return 0

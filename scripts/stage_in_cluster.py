@@ -5,19 +5,17 @@ Interrupting this ends the following, not the Job: run it again and it is follow
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from importlib.resources import files
 from typing import Any, cast
 
 import click
 import httpx2
-from lightkube import ApiError, Client, KubeConfig, codecs
+from lightkube import ApiError, Client, codecs
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 from lightkube.resources.batch_v1 import Job
@@ -28,18 +26,27 @@ from rich.console import Console
 from budget.problems import BadInput, Problem, bad_input
 from infra.stack_file import Stack
 from scripts.failure import Failure
+from scripts.ledger.kubeconfig import opened
+from scripts.shipped_code import code
 from scripts.stage_screen import bar
 from scripts.staging.destination import Origin
 from scripts.staging.meter import Snapshot
 from scripts.staging.progress import parse
+from scripts.waiting import Patience, in_time, wait_for
 from serving.stage_job import NAMESPACE, StageJobSpec, objects
 
 FIELD_MANAGER = "coldstart"
+JOB_LABEL = "batch.kubernetes.io/job-name"
+"""Kubernetes' own, on every pod of a Job."""
 NOT_FOUND = 404
+ENTRY = "scripts.staging"
+"""The package that a pod runs."""
 POLL_S = 1.0
 """Between two looks at a pod that has not started."""
-_ROOT_MODULES = "scripts.staging"
-_ROOMS = ("budget", "scripts")
+GONE_S = 180.0
+"""For an old Job to go: three times what its pods have to end (serving/stage_job.py)."""
+START_S = 1_800.0
+"""For a pod to start: a node is launched and the engine's image pulled, minutes both; then something holds it."""
 
 
 def run(
@@ -51,7 +58,7 @@ def run(
         The document that the Job printed, as `coldstart stage --json` does.
 
     Raises:
-        BadInput: no model stack.
+        BadInput: no model stack, or no kubeconfig that can be used.
         Failure: the cluster refused, the pod cannot start, or staging failed.
     """
     spec = spec_of(stack, origin, bucket, hub_secret=hub_secret)
@@ -77,56 +84,10 @@ def spec_of(stack: Stack | None, origin: Origin, bucket: str, *, hub_secret: str
         bucket=bucket,
         region=stack.environment.region,
         trust_remote_code=origin.trust_remote_code,
-        code=code(),
+        code=code(ENTRY),
         hub_secret=hub_secret,
         labels={"coldstart/environment": stack.environment_name, "coldstart/stack": stack.name},
     )
-
-
-def code() -> Mapping[str, str]:
-    """Every Python file of ours that staging needs, path → text: its own, and whatever those import."""
-    found: dict[str, str] = {}
-    waiting = [f"{_ROOT_MODULES}.{name}" for name in _modules(_ROOT_MODULES)]
-    while waiting:
-        module = waiting.pop()
-        path = _path(module)
-        if path is None or path in found:
-            continue
-        found[path] = _text(path)
-        waiting += [module.rpartition(".")[0], *_imports(found[path])]
-    return found
-
-
-def _modules(package: str) -> Iterator[str]:
-    for item in files(package).iterdir():
-        if item.name.endswith(".py"):
-            yield item.name.removesuffix(".py")
-
-
-def _path(module: str) -> str | None:
-    """File of a module of ours; None for anything else."""
-    room, *rest = module.split(".")
-    if room not in _ROOMS:
-        return None
-    for names in ([*rest, "__init__.py"], [*rest[:-1], f"{rest[-1]}.py"] if rest else []):
-        if names and files(room).joinpath(*names).is_file():
-            return "/".join([room, *names])
-    return None
-
-
-def _text(path: str) -> str:
-    room, *rest = path.split("/")
-    return files(room).joinpath(*rest).read_text(encoding="utf-8")
-
-
-def _imports(text: str) -> Iterator[str]:
-    """Modules that a file imports; what is imported from a package may be a module too."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{name.name}" for name in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
 
 
 # ---- the cluster --------------------------------------------------------------------------------------------------
@@ -134,7 +95,7 @@ def _imports(text: str) -> Iterator[str]:
 
 @contextmanager
 def told() -> Generator[None]:
-    """Turns what the API server and the kubeconfig raise into a Failure."""
+    """Turns what the API server, and the kubeconfig's way to a token, raise into a Failure."""
     try:
         yield
     except ApiError as error:
@@ -142,15 +103,15 @@ def told() -> Generator[None]:
     except ConfigError as error:
         raise Failure(f"the kubeconfig cannot be used: {error}. `aws eks update-kubeconfig` writes one") from error
     except httpx2.HTTPError as error:
-        raise Failure(f"the cluster cannot be reached: {error}. The Job, once started, goes on without us") from error
+        words = f"the cluster cannot be reached: {error}. A Job that has started goes on without this command"
+        raise Failure(words) from error
 
 
 def _client(context: str | None) -> Client:
-    config = KubeConfig.from_env()
-    single: SingleConfig | None = config.get(context_name=context) if config else None
-    if single is None:
-        raise Failure("there is no kubeconfig for the cluster. `aws eks update-kubeconfig --name CLUSTER` writes one")
-    return Client(config=single, field_manager=FIELD_MANAGER)
+    def connection(config: SingleConfig) -> Client:
+        return Client(config=config, field_manager=FIELD_MANAGER)
+
+    return opened(connection, context)
 
 
 def start(client: Client, spec: StageJobSpec) -> None:
@@ -182,8 +143,13 @@ def _job(client: Client, name: str) -> Job | None:
 
 
 def _wait_gone(client: Client, name: str) -> None:
-    while _job(client, name) is not None:
-        threading.Event().wait(POLL_S)
+    wait_for(
+        "the Job before this one to be deleted",
+        lambda: [name] if _job(client, name) is not None else [],
+        patience=Patience(limit_s=GONE_S, every_s=POLL_S),
+        say=lambda line: click.echo(line, err=True),
+        go_on=f"see what its pods wait for: {_look(name)}; then run this again",
+    )
 
 
 def _ended(job: Job) -> str | None:
@@ -259,7 +225,7 @@ def follow(client: Client, name: str) -> Mapping[str, Any]:
     on_terminal = sys.stderr.isatty()
     followed = Followed(as_lines=not on_terminal)
     with bar(followed.latest, name, console=Console(stderr=True)) if on_terminal else nullcontext():
-        for pod in _running_pods(client, name):
+        for pod in _Pods(client, name).running():
             for line in _log(client, pod):
                 followed.take(line)
     job = _job(client, name)
@@ -281,26 +247,51 @@ def _log(client: Client, pod: str) -> Iterator[str]:
             return
 
 
-def _running_pods(client: Client, name: str) -> Iterator[str]:
-    """Names of the Job's pods, each once it runs or has ended; ends with the Job."""
-    seen: set[str] = set()
-    told_of: set[str] = set()
-    while True:
-        for pod in client.list(Pod, namespace=NAMESPACE, labels={"batch.kubernetes.io/job-name": name}):
-            pod_name = (pod.metadata.name if pod.metadata else None) or ""
+class _Pods:
+    """The pods of a Job, one after another."""
+
+    def __init__(self, client: Client, job: str) -> None:
+        self._client, self._job = client, job
+        self._seen: set[str] = set()
+        self._told_of: list[str] = []
+        self._started: list[str] = []
+
+    def running(self) -> Iterator[str]:
+        """Names of the pods, each once it runs or has ended; ends with the Job.
+
+        Raises:
+            Failure: for too long, no pod starts and the Job does not end.
+        """
+        while in_time(self._looked, Patience(limit_s=START_S, every_s=POLL_S)):
+            if not self._started:
+                return
+            yield from self._started
+        why = self._told_of[-1] if self._told_of else "nothing says why"
+        raise Failure(
+            f"Job {NAMESPACE}/{self._job}: no pod has started within {START_S / 60:.0f} minutes ({why}). "
+            f"The Job itself goes on. Look at it with `{_look(self._job)}`; run this again to follow it"
+        )
+
+    def _looked(self) -> bool:
+        """Whether pods have started, or the Job has ended."""
+        self._started = []
+        for pod in self._client.list(Pod, namespace=NAMESPACE, labels={JOB_LABEL: self._job}):
+            name = (pod.metadata.name if pod.metadata else None) or ""
             phase = (pod.status.phase if pod.status else None) or "Pending"
-            if pod_name in seen:
+            if name in self._seen:
                 continue
             if phase in {"Running", "Succeeded", "Failed"}:
-                seen.add(pod_name)
-                yield pod_name
-            elif (why := waiting_for(pod)) and why not in told_of:
-                told_of.add(why)
-                click.echo(f"  {pod_name} waits: {why}", err=True)
-        job = _job(client, name)
-        if job is None or _ended(job):
-            return
-        threading.Event().wait(POLL_S)
+                self._seen.add(name)
+                self._started.append(name)
+            elif (why := waiting_for(pod)) and why not in self._told_of:
+                self._told_of.append(why)
+                click.echo(f"  {name} waits: {why}", err=True)
+        job = None if self._started else _job(self._client, self._job)
+        return bool(self._started) or job is None or _ended(job) is not None
+
+
+def _look(job: str) -> str:
+    return f"kubectl -n {NAMESPACE} describe pods -l {JOB_LABEL}={job}"
 
 
 def waiting_for(pod: Pod) -> str | None:

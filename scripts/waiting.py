@@ -41,6 +41,16 @@ class TimedOut(Failure):
         super().__init__(message)
 
 
+def in_time(done: Callable[[], bool], patience: Patience) -> bool:
+    """Asks until something is done, or the patience is over; whether it was done."""
+    started = patience.clock()
+    while not done():
+        if patience.clock() - started > patience.limit_s:
+            return False
+        patience.sleep(patience.every_s)
+    return True
+
+
 def wait_for(
     what: str,
     remaining: Callable[[], Sequence[str]],
@@ -63,17 +73,19 @@ def wait_for(
     Raises:
         TimedOut: with what remains, what holds it, and how to go on.
     """
-    started, said = patience.clock(), None
-    while left := list(remaining()):
-        waited = patience.clock() - started
-        if waited > patience.limit_s:
-            held = "".join(f"\n  held by {each}" for each in holders(left))
-            late = f"{what}: not within {patience.limit_s:.0f} s; still there: {', '.join(left)}"
-            raise TimedOut(f"{late}{held}\n  to go on: {go_on}", left)
-        if left != said:
+    left: list[str] = []
+
+    def nothing_left() -> bool:
+        nonlocal left
+        before, left = left, list(remaining())
+        if left and left != before:
             say(f"waiting for {what}: {_some(left)}")
-            said = left
-        patience.sleep(patience.every_s)
+        return not left
+
+    if not in_time(nothing_left, patience):
+        held = "".join(f"\n  held by {each}" for each in holders(left))
+        late = f"{what}: not within {patience.limit_s:.0f} s; still there: {', '.join(left)}"
+        raise TimedOut(f"{late}{held}\n  to go on: {go_on}", left)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -30,7 +30,15 @@ AWS_ERRORS = (ClientError, BotoCoreError, ResponseParserError)
 WHERE = "AWS credentials"
 DENIED = frozenset(
     # The answer to a HEAD request has no body that a code could stand in: botocore puts the status in its place.
-    {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedAccess", "Forbidden", "403"}
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "AllAccessDisabled",
+        "UnauthorizedOperation",
+        "UnauthorizedAccess",
+        "Forbidden",
+        "403",
+    }
 )
 THROTTLED = frozenset(
     {
@@ -39,8 +47,10 @@ THROTTLED = frozenset(
         "ThrottledException",
         "RequestLimitExceeded",
         "RequestThrottled",
+        "TooManyRequests",
         "TooManyRequestsException",
         "SlowDown",
+        "ServiceUnavailable",
         "PriorRequestNotComplete",
         "429",
         "503",
@@ -86,21 +96,6 @@ def is_gone(error: BaseException) -> bool:
     return isinstance(error, ClientError) and _NOT_FOUND.search(code_of(error)) is not None
 
 
-def is_held(error: BaseException) -> bool:
-    """The thing can't be deleted yet: something else still uses it."""
-    return isinstance(error, ClientError) and code_of(error) in {
-        "DependencyViolation",
-        "DeleteConflict",
-        "InUse",
-        "ResourceInUse",
-        "ResourceInUseException",
-        "InvalidGroup.InUse",
-        "InvalidParameterValue",
-        "VolumeInUse",
-        "IncorrectState",
-    }
-
-
 def credential_problem(error: BaseException) -> Problem | None:
     """What is wrong with the credentials, when that is what the error says."""
     match error:
@@ -113,7 +108,7 @@ def credential_problem(error: BaseException) -> Problem | None:
         case SSOTokenLoadError() | UnauthorizedSSOTokenError() | TokenRetrievalError():
             return Problem(WHERE, f"the sign-in has ended: {error}", "Sign in again: aws sso login.")
         case ClientError():
-            return _refused_credentials(code_of(error), message_of(error))
+            return _refused_credentials(code_of(error), message_of(error).rstrip("."))
         case _:
             return None
 

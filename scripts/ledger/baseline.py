@@ -109,7 +109,7 @@ def read(path: Path) -> Baseline:
     except ValueError as error:
         raise bad_input(str(path), f"is not JSON: {error}", "Write one with --write.") from error
     if dig(found, "format") != FORMAT:
-        raise bad_input(str(path), f"is no baseline of format {FORMAT}", "Write one with --write.")
+        raise bad_input(str(path), f"is not a baseline of format {FORMAT}", "Write one with --write.")
     problems: list[Problem] = []
     phases: dict[str, tuple[float, ...]] = {}
     for phase, samples in mapping(found, "phases").items():
@@ -118,7 +118,7 @@ def read(path: Path) -> Baseline:
             phases[phase] = numbers
         else:
             where, known = f"{path}: phases.{phase}", f"Phases: {', '.join(PHASES)}."
-            problems.append(Problem(where, "is no list of seconds of a phase, none of them negative", known))
+            problems.append(Problem(where, "is not a list of a phase's seconds, none of them negative", known))
     if not phases and not problems:
         problems.append(Problem(f"{path}: phases", "holds no phase", "Write one with --write."))
     if not text(found, "model"):

@@ -24,7 +24,7 @@ class Bundle:
         log, previous_log: of the engine's container; None when it was not read.
         configz: the kubelet's configuration as it runs.
         probe: what a probe pod read on the node.
-        kubelet_metrics, karpenter_metrics: Prometheus text.
+        kubelet_metrics: Prometheus text.
         traffic: bytes by way during the start (CloudWatch).
         seen: moments that only a watcher sees: `gpus-allocatable` → Unix seconds.
         collected_s: Unix time at which this was read.
@@ -43,7 +43,6 @@ class Bundle:
     configz: Object = field(default_factory=dict[str, Any])
     probe: Object = field(default_factory=dict[str, Any])
     kubelet_metrics: str = ""
-    karpenter_metrics: str = ""
     traffic: Object = field(default_factory=dict[str, Any])
     seen: Object = field(default_factory=dict[str, Any])
     collected_s: float | None = None

@@ -11,7 +11,8 @@ from scripts.ledger.bundle import Bundle
 from scripts.ledger.facts import Absence
 from scripts.ledger.kube_api import FORBIDDEN, NOT_FOUND, Api, ApiError, get
 from scripts.ledger.pod_facts import container_status, engine_container
-from scripts.ledger.raw import NOTHING, Object, label, mapping, number, object_of, objects, parsed, text, whole
+from scripts.ledger.raw import NOTHING, Object, label, mapping, object_of, objects, parsed, text, whole
+from scripts.ledger.record import Ledger, from_document
 
 LOG_LIMIT_BYTES = 20_000_000
 """Of a log: a start is a few hundred kilobytes, and traffic may follow it."""
@@ -113,7 +114,7 @@ class Collector:
             None,
         )
         if port is None:
-            absences.append(Absence(what="launcher", why="the pod has no launcher: less detail"))
+            absences.append(Absence(what="launcher", why="the pod has no launcher, so there is less detail"))
             return NOTHING
         name = f"{text(pod, 'metadata.name')}:{port}"
         path = f"/api/v1/namespaces/{text(pod, 'metadata.namespace')}/pods/{name}/proxy/ledger"
@@ -150,23 +151,30 @@ def in_words(error: ApiError) -> str:
     return str(error)
 
 
-def kept_ledgers(api: Api, namespace: str, model: str) -> list[Object]:
-    """Documents of the ledgers that the recorder has kept of a model, the newest first; none without a recorder.
+def kept_ledgers(api: Api, namespace: str, model: str, say: Callable[[str], None]) -> list[Ledger]:
+    """The ledgers that the recorder has kept of a model, the newest first; none without a recorder.
 
-    What is no document at all, since somebody wrote into it, is left out.
+    Args:
+        api: of the cluster.
+        namespace: of the recorder.
+        model: the pods' label.
+        say: told what could not be read: an older format, or somebody wrote into it.
     """
     query = {"labelSelector": f"coldstart/ledger=true,coldstart/model={model}", "limit": "500"}
     try:
         found = objects(get(api, f"/api/v1/namespaces/{namespace}/configmaps", query), "items")
-    except ApiError:
+    except ApiError as error:
+        say(f"the ledgers that a recorder kept can't be read: {in_words(error)}")
         return []
-    documents: list[Object] = []
+    ledgers: list[Ledger] = []
+    unreadable: list[str] = []
     for item in found:
         written = mapping(item, "data").get("ledger.json")
         try:
-            documents.append(object_of(parsed(written) if isinstance(written, str) else None))
-        except ValueError:
-            continue
-    return sorted(
-        (entry for entry in documents if entry), key=lambda entry: number(entry, "asked_at_s") or 0.0, reverse=True
-    )
+            ledgers.append(from_document(object_of(parsed(written if isinstance(written, str) else ""))))
+        except ValueError as error:
+            unreadable.append(f"ConfigMap {namespace}/{text(item, 'metadata.name')}: {error}")
+    if unreadable:
+        more = f" (and {len(unreadable) - 1} more)" if len(unreadable) > 1 else ""
+        say(f"a ledger that the recorder kept can't be read and is left out: {unreadable[0]}{more}")
+    return sorted(ledgers, key=lambda ledger: ledger.asked_at_s, reverse=True)

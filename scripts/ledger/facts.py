@@ -49,7 +49,6 @@ class Pull:
     Attributes:
         ended: when it was over.
         seconds: of the pull, waiting for others included; None when the kubelet did not say; 0 for a present image.
-        working_s: without the waiting.
         image_bytes: compressed size, as the kubelet says.
         container: whose image.
     """
@@ -57,7 +56,6 @@ class Pull:
     ended: Fact
     began_s: float | None
     seconds: float | None
-    working_s: float | None
     image_bytes: int | None
     image: str
     container: str

@@ -4,7 +4,7 @@
     launcher.json                                                                 the launcher's ledger
     engine.log  previous.log                                                      the engine's container
     configz.json  probe.json  traffic.json  seen.json                             what was read of node and network
-    kubelet.metrics  karpenter.metrics                                            Prometheus text
+    kubelet.metrics                                                               Prometheus text
     collected.json                                                                when, and what could not be read
 
 Every file is optional. A folder of such folders is several starts.
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from budget.problems import bad_input
+from budget.problems import BadInput, Problem, bad_input
 from scripts.ledger.bundle import Bundle
 from scripts.ledger.facts import Absence
 from scripts.ledger.raw import Object, number, object_of, objects, parsed, text
@@ -40,7 +40,6 @@ TEXTS = {
     "log": "engine.log",
     "previous_log": "previous.log",
     "kubelet_metrics": "kubelet.metrics",
-    "karpenter_metrics": "karpenter.metrics",
 }
 KINDS: Mapping[str, str] = {"pod": "Pod", "node": "Node", "node_claim": "NodeClaim", "lease": "Lease"}
 """What Kubernetes calls the objects of these files."""
@@ -48,26 +47,42 @@ EVENTS, COLLECTED = "events.json", "collected.json"
 FILES = (*OBJECTS.values(), *TEXTS.values(), EVENTS, COLLECTED)
 
 
-def starts_in(directory: Path) -> Sequence[Path]:
+def starts_in(directory: Path, unreadable: list[Problem] | None = None) -> Sequence[Path]:
     """The folders of single starts in a folder: itself, or those below it.
+
+    Args:
+        directory: as a person named it.
+        unreadable: takes the folders below that can't be read; None makes the first of them an error.
 
     Raises:
         BadInput: there is no such folder, it can't be read, or nothing of a start is in it.
     """
     try:
         if not directory.is_dir():
-            raise bad_input(str(directory), "is no folder", "Name one that --save wrote.")
+            raise bad_input(str(directory), "is not a folder", "Name one that --save wrote.")
         entries = sorted(directory.iterdir())
         if _is_start(directory):
             return [directory]
-        below = [path for path in entries if path.is_dir() and _is_start(path)]
     except OSError as error:
-        where = error.filename or str(directory)
-        raise bad_input(str(where), f"can't be read: {error.strerror}", "Let yourself read the folder.") from error
-    if not below:
+        raise BadInput([_unreadable(directory, error)]) from error
+    below: list[Path] = []
+    for path in entries:
+        try:
+            if path.is_dir() and _is_start(path):
+                below.append(path)
+        except OSError as error:
+            if unreadable is None:
+                raise BadInput([_unreadable(path, error)]) from error
+            unreadable.append(_unreadable(path, error))
+    if not below and not unreadable:
         known = ", ".join(name for name in FILES if name != COLLECTED)
         raise bad_input(str(directory), "holds no start", f"A start is a folder with at least one of: {known}.")
     return below
+
+
+def _unreadable(directory: Path, error: OSError) -> Problem:
+    where = error.filename or str(directory)
+    return Problem(str(where), f"can't be read: {error.strerror}", "Make it readable for yourself.")
 
 
 def _is_start(directory: Path) -> bool:
@@ -109,7 +124,7 @@ def _collected_s(collected: Object, directory: Path, absences: list[Absence]) ->
     if stated is not None and plausible(stated):
         return stated
     if stated is not None:
-        why = f"{COLLECTED}: collected_s is {stated:g}: no Unix time of the years 1970 to 2200"
+        why = f"{COLLECTED}: collected_s is {stated:g}, which is not a Unix time of the years 1970 to 2200"
         absences.append(Absence(what="collected", why=why))
     files = (directory / name for name in FILES)
     return max((path.stat().st_mtime for path in files if path.is_file()), default=0.0)
@@ -131,7 +146,7 @@ def _text(path: Path, what: str, absences: list[Absence]) -> str | None:
         if not path.exists():
             return None
         if not (path.is_file() or path.is_dir()):
-            absences.append(Absence(what=what, why=f"{path.name} is no file"))
+            absences.append(Absence(what=what, why=f"{path.name} is not a file"))
             return None
         return path.read_bytes().decode("utf-8-sig", "replace")
     except OSError as error:

@@ -51,9 +51,9 @@ def answer_of(launcher: Object) -> dict[str, Any]:
     """
     checked = mapping(launcher, "answer")
     if not checked:
-        raise Failure("the launcher of this start has checked no answer (yet): it can't be recorded")
+        raise Failure("the launcher of this start has not checked an answer (yet), so there is none to record")
     if checked.get("right") is not True:
-        raise Failure(f"this start did not answer right, so that nothing is recorded: {text(checked, 'reason')}")
+        raise Failure(f"this start gave a wrong answer, so nothing is recorded: {text(checked, 'reason')}")
     answer = {name: checked[name] for name in MEMBERS if name in checked}
     if len(answer) < len(MEMBERS) or not answer["token_ids"]:
         raise Failure("the engine returned no token ids: a text alone can't be compared token by token")

@@ -57,14 +57,14 @@ def get(api: Api, path: str, query: Mapping[str, str] | None = None) -> Object:
     """GET, as JSON.
 
     Raises:
-        ApiError: refused, unreachable, or the answer is no JSON object.
+        ApiError: refused, unreachable, or the answer is not a JSON object.
     """
     try:
         found = object_of(parsed(api.text(path, query)))
     except ValueError as error:
         raise ApiError(0, f"{path}: the answer is not JSON") from error
     if not found:
-        raise ApiError(0, f"{path}: the answer is no JSON object")
+        raise ApiError(0, f"{path}: the answer is not a JSON object")
     return found
 
 
@@ -92,7 +92,8 @@ class InCluster:
         """
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host or not (ACCOUNT / "token").is_file():
-            raise ApiError(0, "this is no pod with a service account: KUBERNETES_SERVICE_HOST or its token is missing")
+            why = "this is not a pod with a service account: KUBERNETES_SERVICE_HOST or its token is missing"
+            raise ApiError(0, why)
         shown = f"[{host}]" if ":" in host else host
         return cls(f"https://{shown}:{port}", ACCOUNT / "token", ACCOUNT / "ca.crt")
 

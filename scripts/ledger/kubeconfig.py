@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import httpx2
+import yaml
 from lightkube import KubeConfig
 from lightkube.config.client_adapter import Client, ConnectionParams
+from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 
 from budget.problems import bad_input
@@ -21,6 +23,44 @@ from scripts.ledger.kube_api import TIMEOUT_S, ApiError, refusal
 from scripts.ledger.raw import Object, object_of
 
 CONNECT_S = 10.0
+
+Connection = TypeVar("Connection")
+
+
+def opened(
+    make: Callable[[SingleConfig], Connection], context: str | None, file: Path | None = None, *, instead: str = ""
+) -> Connection:
+    """Signs in by a kubeconfig.
+
+    Args:
+        make: the connection, of one context.
+        context: of the kubeconfig; None takes its current one.
+        file: None takes $KUBECONFIG, else ~/.kube/config.
+        instead: what a person without a kubeconfig can do, in words.
+
+    Raises:
+        BadInput: no kubeconfig, no such context, or one that can't be used.
+    """
+    where = file or Path(os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep)[0]).expanduser()
+    fix = f"Run `aws eks update-kubeconfig --name CLUSTER`{instead}."
+    if not where.is_file():
+        raise bad_input(str(where), "there is no kubeconfig", fix)
+    try:
+        known = KubeConfig.from_file(where)
+    except OSError as error:
+        raise bad_input(str(where), f"can't be read: {error.strerror}", "Make it readable for yourself.") from error
+    except (ConfigError, yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
+        # The library takes it for granted that the file is a kubeconfig.
+        raise bad_input(str(where), f"not a kubeconfig ({' '.join(str(error).split())[:200]})", fix) from error
+    shown = f"{where}, context {context or '(current)'}"
+    fix = "Name one that `kubectl config get-contexts` lists."
+    try:
+        config = known.get(context)
+        if config is None:
+            raise bad_input(shown, "the kubeconfig has no current context", fix)
+        return make(config)
+    except (ConfigError, OSError, KeyError) as error:
+        raise bad_input(shown, str(error), fix) from error
 
 
 class Kubeconfig:
@@ -40,20 +80,12 @@ class Kubeconfig:
         Raises:
             BadInput: no kubeconfig, no such context, or one that can't be used.
         """
-        where = file or Path(os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep)[0]).expanduser()
-        if not where.is_file():
-            fix = "Run `aws eks update-kubeconfig`, or measure a saved folder with --from."
-            raise bad_input(str(where), "there is no kubeconfig", fix)
-        shown = f"{where}, context {context or '(current)'}"
-        fix = "Name one that `kubectl config get-contexts` lists."
-        try:
-            config = KubeConfig.from_file(where).get(context)
-            if config is None:
-                raise bad_input(shown, "the kubeconfig has no current context", fix)
-            timeout = httpx2.Timeout(TIMEOUT_S, connect=CONNECT_S)
+        timeout = httpx2.Timeout(TIMEOUT_S, connect=CONNECT_S)
+
+        def connection(config: SingleConfig) -> Kubeconfig:
             return cls(Client(config, ConnectionParams(timeout=timeout)))
-        except (ConfigError, OSError, KeyError) as error:
-            raise bad_input(shown, str(error), fix) from error
+
+        return opened(connection, context, file, instead=", or measure a saved folder with --from")
 
     def __enter__(self) -> Self:
         """Nothing is asked before the first question."""

@@ -1,4 +1,4 @@
-"""Metrics of kubelet and Karpenter, where they can be read: histograms of a node, not of a pod."""
+"""Metrics of the kubelet, where they can be read: histograms of a node, not of a pod."""
 
 from __future__ import annotations
 
@@ -44,36 +44,3 @@ def only_pull_s(text: str) -> float | None:
 
 _LARGE = ("5GB-10GB", "10GB-20GB", "20GB-30GB", "30GB-40GB", "40GB-60GB", "60GB-100GB", "GT100GB")
 """Values of the label image_size_in_bytes that an engine image has (kubelet, pkg/kubelet/metrics)."""
-
-NODE_STARTUP = {
-    "kubelet_node_startup_pre_kubelet_duration_seconds": "boot until the kubelet starts",
-    "kubelet_node_startup_pre_registration_duration_seconds": "kubelet start until it registers",
-    "kubelet_node_startup_registration_duration_seconds": "registration",
-    "kubelet_node_startup_post_registration_duration_seconds": "registration until Ready",
-    "kubelet_node_startup_duration_seconds": "kubelet start until Ready",
-}
-
-
-def node_startup_s(text: str) -> dict[str, float]:
-    """How the kubelet says its node's start was spent: part → seconds."""
-    return {NODE_STARTUP[name]: value for name, _, value in samples(text) if name in NODE_STARTUP}
-
-
-def karpenter_means_s(text: str) -> dict[str, float]:
-    """Means over all of Karpenter's pods and nodes: what → seconds."""
-    sums: dict[str, float] = {}
-    counts: dict[str, float] = {}
-    for name, _, value in samples(text):
-        base, _, kind = name.rpartition("_")
-        if base in _KARPENTER and kind == "sum":
-            sums[base] = sums.get(base, 0.0) + value
-        elif base in _KARPENTER and kind == "count":
-            counts[base] = counts.get(base, 0.0) + value
-    return {_KARPENTER[base]: total / counts[base] for base, total in sums.items() if counts.get(base)}
-
-
-_KARPENTER = {
-    "karpenter_pods_startup_duration_seconds": "mean time of a pod to Running",
-    "karpenter_pods_bound_duration_seconds": "mean time of a pod until it is bound",
-    "karpenter_scheduler_scheduling_duration_seconds": "mean time Karpenter takes to decide",
-}

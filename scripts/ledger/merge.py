@@ -186,7 +186,7 @@ def _absences(known: Known) -> list[Absence]:
     if engine.cut:
         found.append(Absence(what="log", why="begins after the engine had begun to load"))
     if bundle.launcher and launcher_facts(bundle.launcher) is None:
-        found.append(Absence(what="launcher", why="the document is no ledger of the launcher"))
+        found.append(Absence(what="launcher", why="the document is not a ledger of the launcher"))
     if bundle.pod and not objects(bundle.pod, "spec.containers"):
         found.append(Absence(what="pod", why="the object has no containers"))
     return found

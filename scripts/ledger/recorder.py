@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import os
 import signal
 import sys
@@ -261,7 +262,7 @@ class Recorder:
             node_claim=self._node_claim(node),
             events=events,
             launcher=launcher,
-            seen={"gpus-allocatable": seen_s} if seen_s is not None and seen_s == seen_s else {},  # noqa: PLR0124 - not a number
+            seen={"gpus-allocatable": seen_s} if seen_s is not None and not math.isnan(seen_s) else {},
             collected_s=self._clock(),
             absences=(*absences, *_NOT_READ),
         )

@@ -53,7 +53,7 @@ class Sides:
                 raise Failure(f"{name} was not Ready within {self.patience_s:.0f} s")
             pod = self._ready(name)
             if pod is None:
-                raise Failure(f"{name} was Ready and is not any more")
+                raise Failure(f"{name} was Ready and no longer is")
             self.say(f"{self.lever} {side}: pod {text(pod, 'metadata.name')} is Ready")
             return measure(pod)
         except ApiError as error:

@@ -32,12 +32,12 @@ def stamp(text: str) -> tuple[float, float]:
     """
     found = _STAMP.match(text.strip())
     if not found:
-        raise ValueError(f"{text!r} is no time like 2026-11-30T12:00:00Z")
+        raise ValueError(f"{text!r} is not a time like 2026-11-30T12:00:00Z")
     moment = datetime.fromisoformat(found["head"] + (found["zone"] or "Z").replace("Z", "+00:00"))
     fraction = found["fraction"] or ""
     seconds = moment.timestamp() + (int(fraction) / 10 ** len(fraction) if fraction else 0.0)
     if not plausible(seconds):
-        raise ValueError(f"{text!r} is no time of a start: it lies outside the years 1970 to 2200")
+        raise ValueError(f"{text!r} is not the time of a start: it lies outside the years 1970 to 2200")
     return seconds, 10.0 ** -len(fraction) if fraction else SECOND
 
 

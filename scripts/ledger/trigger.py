@@ -199,7 +199,7 @@ class Trigger:
             for name in names:
                 self.api.send("PATCH", f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}}, MERGE)
                 done.append(name)
-                self.say(f"node {name} takes no pod meanwhile")
+                self.say(f"node {name} accepts no new pods meanwhile")
             yield
         finally:
             for name in done:

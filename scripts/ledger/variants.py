@@ -91,7 +91,7 @@ def known_lever(lever: str) -> str:
         BadInput: there is none of that name.
     """
     if lever not in LEVERS:
-        raise bad_input("--ab", f"no lever {lever!r}", did_you_mean(lever, LEVERS))
+        raise bad_input("--ab", f"there is no lever {lever!r}", did_you_mean(lever, LEVERS))
     return lever
 
 

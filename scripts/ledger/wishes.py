@@ -44,21 +44,21 @@ class Wishes:
         ]
         problems: list[Problem] = []
         if len(ways) > 1:
-            problems.append(Problem(" ".join(ways), "each makes or awaits starts in its own way", "Use one of them."))
+            problems.append(Problem(" ".join(ways), "these options exclude each other", "Use one of them."))
         if self.source and (ways or self.saved):
             more = " ".join([*ways, *(["--save"] if self.saved else [])])
             problems.append(Problem(f"--from {more}", "a saved folder is measured as it is", "Leave the others out."))
         if self.cold and not self.trigger:
-            problems.append(Problem("--cold", "says how cold a start is made", "Add --trigger."))
+            problems.append(Problem("--cold", "only applies to a start made on purpose", "Add --trigger."))
         if self.record_answer and (self.watch or self.ab or self.trigger):
-            problems.append(Problem("--record-answer", "takes the answer of one start that is there", "Use it alone."))
+            problems.append(Problem("--record-answer", "records the answer of one start there is", "Use it alone."))
         if self.forget_answer and (more := self._about_starts([*ways, *(["--pod"] if pod else [])])):
-            found = f"changes the manifest of a stack and looks at no start: {' '.join(more)} has no place beside it"
-            problems.append(Problem("--forget-answer", found, "Use it with STACK alone."))
+            found = "only edits the stack's manifest and measures no start, so it cannot be combined with"
+            problems.append(Problem("--forget-answer", f"{found} {' '.join(more)}", "Use it with STACK alone."))
         if self.rehearse and not self.ab:
-            problems.append(Problem("--rehearse", "says where two sides are compared", "Add --ab LEVER."))
+            problems.append(Problem("--rehearse", "only applies to an A/B comparison", "Add --ab LEVER."))
         if self.ab and self.ab not in LEVERS:
-            problems.append(Problem("--ab", f"no lever {self.ab!r}", f"Known: {', '.join(LEVERS)}."))
+            problems.append(Problem("--ab", f"there is no lever {self.ab!r}", f"Known: {', '.join(LEVERS)}."))
         if problems:
             raise BadInput(problems)
 

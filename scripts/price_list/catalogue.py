@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
@@ -110,8 +110,3 @@ def _offers(entry: Json, product: Product) -> Iterator[tuple[float, date]]:
 def _document() -> Json:
     text = files("scripts.price_list").joinpath("products.json").read_text(encoding="utf-8")
     return cast("Json", json.loads(text))
-
-
-def not_listed(items: Sequence[str]) -> Sequence[str]:
-    """Items of the table that no refresh knows: they keep their price, their source and their date."""
-    return [name for name in items if name not in products()]

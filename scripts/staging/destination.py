@@ -55,7 +55,7 @@ class Origin:
             *(
                 []
                 if _HUB_NAME.fullmatch(name)
-                else [Problem("--source", f"{name!r} is no ORG/NAME", "As on its page.")]
+                else [Problem("--source", f"{name!r} is not of the form ORG/NAME", "Write it as on its page.")]
             ),
             *([] if revision else [Problem("--source", "names no revision", f"Write hf:{name}@main, or a commit.")]),
             *(
@@ -92,7 +92,7 @@ def bucket_of(destination: str) -> str:
     """
     match = re.fullmatch(r"s3://([^/]*)(/.*)?", destination)
     if match is None or not _BUCKET.fullmatch(match[1]):
-        raise bad_input("--to", f"{destination!r} is no bucket", f"Write s3://BUCKET/{MODELS}.")
+        raise bad_input("--to", f"{destination!r} is not a bucket", f"Write s3://BUCKET/{MODELS}.")
     if (match[2] or "").strip("/") not in {"", MODELS}:
         fix = f"Write s3://{match[1]}/{MODELS}: deployments look there, each model under its own name and revision."
         raise bad_input("--to", f"{destination!r} names a place of its own", fix)

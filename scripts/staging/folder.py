@@ -122,7 +122,7 @@ def open_folder(folder: Path, *, name: str, trust_remote_code: bool = False) -> 
         Failure: it cannot be read.
     """
     if not folder.is_dir():
-        raise bad_input("--source", f"{folder} is no folder", "Name a folder, or hf:ORG/NAME@REVISION.")
+        raise bad_input("--source", f"{folder} is not a folder", "Name a folder, or hf:ORG/NAME@REVISION.")
     source = FolderSource(folder.resolve(), name=name, trust_remote_code=trust_remote_code)
     if not source.files:
         raise bad_input("--source", f"{folder} is empty", "Name the folder that holds config.json and the weights.")
@@ -162,5 +162,5 @@ def _problem(folder: Path, path: Path, name: str) -> Problem | None:
         fix = "Copy the folder with its links followed (`cp -rL`); a hub cache is staged with --source hf:..."
         return Problem(ascii(name), f"a link that leaves the folder ({path.resolve()})", fix)
     if not stat.S_ISREG(path.stat().st_mode):
-        return Problem(ascii(name), "no regular file", "Remove it, or a link to it.")
+        return Problem(ascii(name), "not a regular file", "Remove it, or a link to it.")
     return None

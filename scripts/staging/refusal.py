@@ -17,7 +17,7 @@ from botocore.exceptions import (
 )
 
 from budget.problems import BadInput, Problem
-from scripts.account.refusals import WHERE, credential_problem
+from scripts.account.refusals import DENIED, THROTTLED, WHERE, code_of, credential_problem
 from scripts.failure import Failure
 
 _ACTIONS = {
@@ -40,30 +40,23 @@ _ACTIONS = {
 _DAMAGED = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 _ANSWERS: Mapping[frozenset[str], str] = MappingProxyType(
     {
-        frozenset({"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}): (
-            "access denied: {action} on {resource}{hint}. `coldstart stage --print-policy` prints what is needed"
-        ),
+        DENIED: ("access denied: {action} on {resource}{hint}. `coldstart stage --print-policy` prints what is needed"),
         frozenset({"NoSuchBucket"}): (
             "there is no such bucket: {resource}. `pulumi up` of the environment creates it; check the name"
         ),
-        frozenset({"SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling", "TooManyRequests"}): (
+        THROTTLED: (
             "S3 throttles after all retries ({code}, {operation} on {resource}). Run it again: it goes on from there"
         ),
         frozenset({"XMinioStorageFull", "InsufficientStorage", "507", "EntityTooLarge", "QuotaExceeded"}): (
             "no space: {operation} on {resource} ({code} {said})"
         ),
-        _DAMAGED: ("S3 received other bytes than were sent ({code}, {operation} on {resource}). Run it again"),
+        _DAMAGED: ("the data S3 received differs from what was sent ({code}, {operation} on {resource}). Run it again"),
         frozenset({"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}): (
-            "the bucket is in another region ({code}, {operation} on {resource}). Say --region with the bucket's own"
+            "the bucket is in another region ({code}, {operation} on {resource}). Give --region the bucket's own"
         ),
     }
 )
 """Error codes → what a person is told."""
-
-
-def code_of(error: ClientError) -> str:
-    """The error's code as S3 names it; a HEAD request has only the status."""
-    return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def is_missing(error: ClientError) -> bool:
@@ -106,7 +99,7 @@ def _credentials(error: ClientError | BotoCoreError) -> Problem | None:
     if isinstance(error, ClientError):
         if code_of(error) == "InvalidToken":  # S3's alone
             problem = Problem(WHERE, "not accepted (InvalidToken)", "Check the session token, or sign in again.")
-        return problem and replace(problem, fix=f"{problem.fix} Then run it again: it goes on from there.")
+        return problem and replace(problem, fix=f"{problem.fix} Then run it again: what was sent is kept.")
     if problem and "KUBERNETES_SERVICE_HOST" in os.environ:
         return replace(problem, fix="In a pod they come from its service account (EKS Pod Identity).")
     return problem

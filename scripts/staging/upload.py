@@ -98,7 +98,8 @@ class FileUpload:
         if held.sha256 not in {None, hashes.sha256} or held.crc32 not in {None, hashes.crc32}:
             raise Failure(_foreign(self._bucket.arn(self._key)))
         if held.sha256 is None and held.crc32 is None:
-            raise Failure(f"{self._key}: the server keeps no checksum, so the object cannot be proven. Remove it first")
+            why = "the server keeps no checksum, so the object cannot be verified"
+            raise Failure(f"{self._key}: {why}. Remove it first")
         return self._staged(hashes.sha256, hashes.crc32)
 
     # ---- small files --------------------------------------------------------------------------------------------

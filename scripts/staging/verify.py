@@ -15,6 +15,7 @@ from scripts.staging.bucket import Bucket
 from scripts.staging.buffers import Buffers
 from scripts.staging.meter import Meter
 from scripts.staging.reading import Hashes, Reader
+from scripts.staging.refusal import CredentialsRefused
 from scripts.staging.source import Source, SourceFile
 from scripts.staging.transfer import FILES_AT_ONCE, MEMORY_BYTES, SENDERS
 
@@ -67,13 +68,21 @@ def quick(bucket: Bucket, manifest: Manifest) -> Verdict:
 
 
 def full(bucket: Bucket, manifest: Manifest, *, meter: Meter) -> Verdict:
-    """Reads every object with ranged requests in parallel and compares its hash."""
+    """Reads every object with ranged requests in parallel and compares its hash.
+
+    Raises:
+        Failure: the credentials were refused meanwhile: nothing is known of the weights then.
+    """
     findings = [*_listing(bucket, manifest), *compare(_BucketSource(bucket, manifest), manifest, meter=meter)]
     return Verdict(manifest=manifest, depth="full", findings=findings)
 
 
 def compare(source: Source, manifest: Manifest, *, meter: Meter) -> Sequence[Finding]:
-    """Reads every file of a manifest from a source, in bounded memory, and compares its hash."""
+    """Reads every file of a manifest from a source, in bounded memory, and compares its hash.
+
+    Raises:
+        Failure: the credentials were refused meanwhile.
+    """
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(SENDERS))
         pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE))
@@ -135,6 +144,8 @@ def _read(source: Source, reader: Reader, meter: Meter, staged: StagedFile) -> S
             hashes.add(piece)
             reader.buffers.give_back(piece.buffer)
             meter.advance(file.path, piece.part.bytes, sent=False)
+    except CredentialsRefused as error:
+        raise Failure(f"not verified, which says nothing about the weights: {error}") from error
     except Failure as error:
         return (Finding(key=file.path, what=f"cannot be read: {error}"),)
     meter.finish(file.path, file.bytes)

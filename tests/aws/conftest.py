@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from botocore.retries.standard import ExponentialBackoff
 
+from scripts.staging import hub as hub_source
 from scripts.staging.bucket import Bucket, client_config
 from tests.aws import seaweed
 from tests.aws.faulty_proxy import FaultyProxy
@@ -49,14 +51,12 @@ def hub() -> Iterator[HubServer]:
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Backoff between tries is real; here its seconds are milliseconds."""
-    pause = __import__("time").sleep
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries follow each other a hundred times faster: botocore and the reader of the hub take no patience from outside.
 
-    def short(seconds: float) -> None:
-        pause(seconds / 100)
-
-    monkeypatch.setattr("time.sleep", short)
-
-
-Stage = Callable[..., object]
+    Nothing else is hurried: what waits for a server here waits as long as it says.
+    """
+    delay = ExponentialBackoff.delay_amount
+    monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: delay(self, context) / 100)
+    monkeypatch.setattr(hub_source, "_WAIT_S", hub_source._WAIT_S / 100)
+    monkeypatch.setattr(hub_source, "_LONGEST_WAIT_S", hub_source._LONGEST_WAIT_S / 100)

@@ -159,7 +159,7 @@ def test_prune_does_not_guess_what_an_unpinned_stack_uses(stage: Stage, model_st
         (("dev-name", "--source", "hf:a/b@main"), 2, "which says it"),
         (("dev-name", "--to", "s3://weights"), 2, "which says it"),
         (("--source", "hf:a/b", "--to", "s3://weights"), 2, "names no revision"),
-        (("--source", "hf:a/b@main", "--to", "weights"), 2, "is no bucket"),
+        (("--source", "hf:a/b@main", "--to", "weights"), 2, "is not a bucket"),
         (("--to", "s3://weights"), 2, "no source is named"),
         (("--prune", "--to", "s3://weights"), 1, "no such bucket"),
         (("--verify", "org/name@main", "--to", "s3://weights"), 2, "is no commit"),

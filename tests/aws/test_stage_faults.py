@@ -57,7 +57,7 @@ def test_a_passing_fault_is_survived(
     proxy, bucket = proxied
     fault = proxy.fault(kind, match, times=times)
     if kind == "corrupt":
-        with pytest.raises(Failure, match="S3 received other bytes than were sent"):
+        with pytest.raises(Failure, match="the data S3 received differs from what was sent"):
             intact(bucket, source)
         assert not any(entry.staged for entry in inventory(bucket))
     assert intact(bucket, source)
@@ -110,7 +110,7 @@ def test_throttling_without_end_is_said_so_and_nothing_is_published(proxied: Pro
         (403, "AccessDenied", r"^GET /[^/]+/manifests/", "access denied: s3:GetObject on arn:aws:s3:::"),
         (403, "AccessDenied", r"^PUT /[^/]+/manifests/", "access denied: s3:PutObject on .*/manifests/"),
         (403, "InvalidAccessKeyId", r"^GET", r"AWS credentials: not accepted \(InvalidAccessKeyId\)"),
-        (400, "ExpiredToken", PARTS, "AWS credentials: expired: .* Sign in again.*run it again: it goes on"),
+        (400, "ExpiredToken", PARTS, "AWS credentials: expired: .* Sign in again.*run it again: what was sent is kept"),
         (404, "NoSuchBucket", r"^GET", "no such bucket"),
         (507, "InsufficientStorage", PARTS, "no space: UploadPart"),
     ],

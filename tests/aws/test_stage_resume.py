@@ -21,7 +21,7 @@ from scripts.staging.inventory import inventory
 from scripts.staging.run import read_manifest, stage
 from scripts.staging.verify import quick
 from tests.aws import seaweed
-from tests.aws.faulty_proxy import FaultyProxy
+from tests.aws.faulty_proxy import Fault, FaultyProxy
 from tests.aws.hub_server import HubServer
 from tests.aws.made_models import model_files, write
 from tests.toolchain.waiting import wait_until
@@ -29,6 +29,7 @@ from tests.toolchain.waiting import wait_until
 SHARD = 30_000_000
 """Four parts."""
 PARTS = r"^PUT .*partNumber="
+COMPLETIONS = r"^POST .*uploadId="
 
 
 @pytest.fixture
@@ -51,8 +52,11 @@ class Run:
         out, err = self.process.communicate(timeout=120)
         return self.process.returncode, out, err
 
-    def kill(self, how: signal.Signals) -> tuple[int, str, str]:
+    def kill(self, how: signal.Signals, held: Fault) -> tuple[int, str, str]:
+        """Ended while it waits for something that the proxy holds: it can't have finished before."""
         self.process.send_signal(how)
+        held.times = 0
+        held.released.set()
         return self.end()
 
 
@@ -78,9 +82,10 @@ def test_killed_and_run_again(
     folder = write(tmp_path / "model", files)
     proxy.limit_bytes_s = 20e6  # slow enough to be caught half-way
     arguments = ("--source", str(folder), "--name", "org/tuned")
+    held = proxy.fault("stall", COMPLETIONS, times=1_000)
     first = Run(s3, proxy, bucket.name, *arguments)
     wait_until(lambda: sent_parts(proxy) >= after_parts, what="parts", patience_s=60)
-    code, out, err = first.kill(how)
+    code, out, err = first.kill(how, held)
     assert code == (130 if how is signal.SIGINT else -signal.SIGKILL), err
     assert out == ""
     assert not any(entry.staged for entry in inventory(bucket))
@@ -111,10 +116,11 @@ def test_the_manifest_does_not_depend_on_how_often_it_was_interrupted(
         s3.client().create_bucket(Bucket=name)
         for _ in range(kills):
             proxy.limit_bytes_s = 20e6
+            held = proxy.fault("stall", COMPLETIONS, times=1_000)
+            already = proxy.count(f"{PARTS}|{COMPLETIONS}")
             run = Run(s3, proxy, name, *arguments)
-            already = sent_parts(proxy)
-            wait_until(lambda: sent_parts(proxy) >= already + 2, what="parts", patience_s=60)  # noqa: B023 - read at once
-            run.kill(signal.SIGKILL)
+            wait_until(lambda: proxy.count(f"{PARTS}|{COMPLETIONS}") >= already + 2, what="work", patience_s=60)  # noqa: B023 - read at once
+            run.kill(signal.SIGKILL, held)
         proxy.limit_bytes_s = None
         code, out, err = Run(s3, proxy, name, *arguments).end()
         assert code == 0, err
@@ -134,15 +140,16 @@ def test_parts_that_arrived_are_not_sent_again(
     shard = next(file for file in source.files if file.path.endswith(".safetensors"))
     proxy.limit_bytes_s = 20e6
     arguments = ("--source", str(folder), "--name", model_name)
+    held = proxy.fault("stall", COMPLETIONS, times=1_000)
     run = Run(s3, proxy, bucket.name, *arguments)
 
-    def held() -> int:
+    def arrived() -> int:
         uploads = bucket.uploads(model.prefix)
         return len(bucket.sent_parts(*uploads[0]) or ()) if uploads else 0
 
-    wait_until(lambda: held() >= 3, what="three parts in the bucket", patience_s=60)
-    run.kill(signal.SIGKILL)
-    kept = held()
+    wait_until(lambda: arrived() >= 3, what="three parts in the bucket", patience_s=60)
+    run.kill(signal.SIGKILL, held)
+    kept = arrived()
     proxy.limit_bytes_s = None
     proxy.seen.clear()
     code, out, err = Run(s3, proxy, bucket.name, *arguments).end()

@@ -122,7 +122,7 @@ def test_a_change_of_settings_is_made_in_place(workspace: Workspace, stack: Stac
     assert changed.step("dev", CLUSTER).diff == ("vpcConfig.publicAccessCidrs[0]",)
 
 
-def test_more_nodes_at_least_are_more_nodes(workspace: Workspace, stack: Stack) -> None:
+def test_a_higher_count_adds_nodes(workspace: Workspace, stack: Stack) -> None:
     stack.up()
     workspace.edit("dev", "environment.system_nodes.count", 3)
     resized = stack.up()

@@ -94,7 +94,7 @@ def state_of_file(stack_files: Path) -> Any:
     return yaml.safe_load((stack_files / f"Pulumi.{MODEL}.yaml").read_text())["config"].get("coldstart:paused")
 
 
-def test_paused_no_preview_shows_it_no_up_wakes_it_and_the_sizes_come_back(
+def test_no_preview_shows_a_pause_no_up_ends_it_and_a_resume_restores_the_sizes(
     made: Workspace, plane: ControlPlane, stack_files: Path, backend: LazyBackend, clients: Clients
 ) -> None:
     instance = start_one(made, plane)
@@ -147,7 +147,7 @@ def test_paused_no_preview_shows_it_no_up_wakes_it_and_the_sizes_come_back(
     assert resume(clients, goal, api, stack_files, say=said.append, now=datetime.now(UTC)).groups == []
 
 
-def test_interrupted_anywhere_a_pause_is_finished_by_the_next(
+def test_a_pause_interrupted_anywhere_is_finished_by_the_next(
     made: Workspace, stack_files: Path, backend: LazyBackend, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goal = target(stack_files, backend)
@@ -215,7 +215,7 @@ def test_an_environment_stands_for_its_models_and_its_own_nodes_are_never_touche
     assert made.stack("dev", create=False).preview().changes == {}
 
 
-def test_the_appointment_is_aws_own_and_extend_moves_it(
+def test_the_appointment_is_kept_by_aws_and_extend_moves_it(
     made: Workspace, stack_files: Path, backend: LazyBackend, clients: Clients
 ) -> None:
     goal, now = target(stack_files, backend), datetime.now(UTC)

@@ -93,7 +93,7 @@ def test_a_failed_creation_is_taken_up_by_the_next_up(small: Workspace, stack: S
     assert deleted.index("Vpc") > max(index for index, kind in enumerate(deleted) if kind == "Subnet")
 
 
-def test_a_resource_that_never_got_ready_stays_in_the_state(small: Workspace, stack: Stack) -> None:
+def test_a_resource_that_never_became_ready_stays_in_the_state(small: Workspace, stack: Stack) -> None:
     small.fail("create", "waiting for EKS Node Group create: timeout while waiting", type=NODE_GROUP, kind="half")
     assert "timeout while waiting" in "\n".join(stack.up(fails=True).errors)
     (kept,) = [each for urn, each in stack.state().items() if urn.endswith(f"{NODE_GROUP}::nodes")]
@@ -164,7 +164,7 @@ def test_another_account_and_no_credentials_are_refused(small: Workspace, stack:
     assert "No valid credential sources found" in "\n".join(stack.preview(fails=True).errors)
 
 
-def test_a_secret_stays_one(stack: Stack) -> None:
+def test_a_secret_stays_secret(stack: Stack) -> None:
     stack.set_config("small:note", "the lady's maid", "--secret")
     stack.up()
     assert "the lady's maid" not in json.dumps(stack.state())

@@ -46,7 +46,7 @@ def test_one_connection_that_stalls_only_delays(site: Site, starts: tuple[Start,
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_what_must_hold_holds(
+def test_each_fault_ends_as_it_must(
     site: Site, starts: tuple[Start, Start], fault: Callable[[Site, Mapping[str, Any]], Fault]
 ) -> None:
     """Last in this file: one of them damages the compile cache that every start above begins with."""

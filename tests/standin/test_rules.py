@@ -76,7 +76,7 @@ def test_rules_of_security_group_rules(world: World, inputs: Properties, propert
         ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 10}, "retentionInDays"),
     ],
 )
-def test_rules_of_others(world: World, token: str, inputs: Properties, property_path: str) -> None:
+def test_rules_of_other_types(world: World, token: str, inputs: Properties, property_path: str) -> None:
     assert [problem.property for problem in resource_of(token, world).rules(inputs)] == [property_path]
 
 
@@ -113,7 +113,7 @@ def test_a_node_group_needs_its_cluster(world: World) -> None:
     assert "No cluster found for name: nowhere" in refusal(world, {"clusterName": "nowhere"})
 
 
-def test_the_instance_type_stands_in_one_place(world: World, cluster: str, template: Template) -> None:
+def test_the_instance_type_is_given_in_one_place_only(world: World, cluster: str, template: Template) -> None:
     inputs = {"clusterName": cluster, "launchTemplate": template(InstanceType="g6.xlarge")}
     assert "instance types in both" in refusal(world, inputs | {"instanceTypes": ["g6.xlarge"]})
 
@@ -134,14 +134,12 @@ def test_user_data_of_bottlerocket_is_toml(world: World, cluster: str, template:
     assert "not in the TOML format" in refusal(world, inputs)
 
 
-def test_an_image_of_ones_own_and_an_ami_type_exclude_each_other(
-    world: World, cluster: str, template: Template
-) -> None:
+def test_a_custom_image_and_an_ami_type_exclude_each_other(world: World, cluster: str, template: Template) -> None:
     inputs = {"clusterName": cluster, "launchTemplate": template(InstanceType="g6.xlarge", ImageId="ami-1")}
     assert "cannot specify an AMI type" in refusal(world, inputs)
 
 
-def test_one_association_for_a_service_account(world: World, cluster: str) -> None:
+def test_a_service_account_has_one_association_only(world: World, cluster: str) -> None:
     association = resource_of("aws:eks/podIdentityAssociation:PodIdentityAssociation", world)
     inputs = {"clusterName": cluster, "namespace": "n", "serviceAccount": "s", "roleArn": "arn:1"}
     association.create("first", inputs)
@@ -161,7 +159,7 @@ def test_what_a_node_offers_follows_from_its_instance(world: World) -> None:
     }
 
 
-def test_failures_strike_where_planned_and_as_often(tmp_path: Path) -> None:
+def test_failures_strike_where_and_as_often_as_planned(tmp_path: Path) -> None:
     faults = Faults(tmp_path)
     faults.plan([Fault(operation="create", type=NODE_GROUP, name="zone-b", error="no capacity", times=2)])
     assert faults.strike("create", NODE_GROUP, "gpu-zone-a") is None

@@ -156,11 +156,11 @@ def test_what_the_model_refuses_is_named_by_property(changed: Properties, proble
         ),
     ],
 )
-def test_other_types(token: str, properties: Properties, problem: Problem) -> None:
+def test_problems_of_other_types(token: str, properties: Properties, problem: Problem) -> None:
     assert problem in problems(kind_of(token), properties)
 
 
-def test_what_is_not_known_yet_is_taken_for_right() -> None:
+def test_what_is_not_known_yet_is_assumed_right() -> None:
     unknown = GROUP | {
         "clusterName": UNKNOWN,
         "subnetIds": [UNKNOWN, "subnet-2"],
@@ -170,7 +170,7 @@ def test_what_is_not_known_yet_is_taken_for_right() -> None:
     assert problems(NODE_GROUP, unknown) == []
 
 
-def test_properties_that_the_sdk_has_not_are_found_at_any_depth() -> None:
+def test_properties_that_the_sdk_lacks_are_found_at_any_depth() -> None:
     given = {
         "clusterNames": "c",
         "scalingConfig": {"minimum": 0},

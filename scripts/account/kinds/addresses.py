@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind
-from scripts.account.ownership import Owners, Verdict, tags_of
+from scripts.account.kinds.tagged import by_tags
 from scripts.account.session import Clients
 
 if TYPE_CHECKING:
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 def _listed(clients: Clients) -> Iterator[AddressTypeDef]:
     # This operation knows no pages.
     yield from clients.ec2.describe_addresses()["Addresses"]
-
-
-def _verdict(address: AddressTypeDef, owners: Owners) -> Verdict:
-    return owners.by_tags(tags_of(address.get("Tags")))
 
 
 def _facts(address: AddressTypeDef, clients: Clients) -> Facts:
@@ -42,6 +38,6 @@ KIND = Kind(
     rule="tags",
     actions=("ec2:DescribeAddresses",),
     listed=_listed,
-    verdict=_verdict,
+    verdict=by_tags,
     facts=_facts,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scripts.account import dollars
 from scripts.account.found import FREE, Facts, Kind
-from scripts.account.ownership import Owners, Verdict, tags_of
+from scripts.account.kinds.tagged import by_tags
 from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 def _listed(clients: Clients) -> Iterator[VpcEndpointTypeDef]:
     for page in clients.ec2.get_paginator("describe_vpc_endpoints").paginate(PaginationConfig=PAGES):
         yield from (each for each in page["VpcEndpoints"] if str(each.get("State", "")).lower() != "deleted")
-
-
-def _verdict(endpoint: VpcEndpointTypeDef, owners: Owners) -> Verdict:
-    return owners.by_tags(tags_of(endpoint.get("Tags")))
 
 
 def _facts(endpoint: VpcEndpointTypeDef, clients: Clients) -> Facts:
@@ -43,6 +39,6 @@ KIND = Kind(
     rule="tags",
     actions=("ec2:DescribeVpcEndpoints",),
     listed=_listed,
-    verdict=_verdict,
+    verdict=by_tags,
     facts=_facts,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind
-from scripts.account.ownership import Owners, Verdict, tags_of
+from scripts.account.kinds.tagged import by_tags
 from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
@@ -24,10 +24,6 @@ def _listed(clients: Clients) -> Iterator[InstanceTypeDef]:
     for page in pages:
         for reservation in page["Reservations"]:
             yield from reservation.get("Instances", [])
-
-
-def _verdict(instance: InstanceTypeDef, owners: Owners) -> Verdict:
-    return owners.by_tags(tags_of(instance.get("Tags")))
 
 
 def _facts(instance: InstanceTypeDef, clients: Clients) -> Facts:
@@ -53,7 +49,7 @@ KIND = Kind(
     rule="tags of the launch template, or eks:cluster-name names a cluster of ours",
     actions=("ec2:DescribeInstances",),
     listed=_listed,
-    verdict=_verdict,
+    verdict=by_tags,
     facts=_facts,
     remove=_remove,
 )

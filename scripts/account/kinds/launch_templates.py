@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from scripts.account.found import FREE, Facts, Kind
-from scripts.account.ownership import Owners, Verdict, tags_of
+from scripts.account.kinds.tagged import by_tags
 from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 def _listed(clients: Clients) -> Iterator[LaunchTemplateTypeDef]:
     for page in clients.ec2.get_paginator("describe_launch_templates").paginate(PaginationConfig=PAGES):
         yield from page["LaunchTemplates"]
-
-
-def _verdict(template: LaunchTemplateTypeDef, owners: Owners) -> Verdict:
-    return owners.by_tags(tags_of(template.get("Tags")))
 
 
 def _facts(template: LaunchTemplateTypeDef, clients: Clients) -> Facts:
@@ -41,6 +37,6 @@ KIND = Kind(
     rule="tags, or eks:cluster-name names a cluster of ours",
     actions=("ec2:DescribeLaunchTemplates",),
     listed=_listed,
-    verdict=_verdict,
+    verdict=by_tags,
     facts=_facts,
 )

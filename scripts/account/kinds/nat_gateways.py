@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind
-from scripts.account.ownership import Owners, Verdict, tags_of
+from scripts.account.kinds.tagged import by_tags
 from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
@@ -18,10 +18,6 @@ def _listed(clients: Clients) -> Iterator[NatGatewayTypeDef]:
     for page in clients.ec2.get_paginator("describe_nat_gateways").paginate(PaginationConfig=PAGES):
         # A deleted one stays visible for an hour.
         yield from (each for each in page["NatGateways"] if each.get("State") not in ("deleted", "failed"))
-
-
-def _verdict(gateway: NatGatewayTypeDef, owners: Owners) -> Verdict:
-    return owners.by_tags(tags_of(gateway.get("Tags")))
 
 
 def _facts(gateway: NatGatewayTypeDef, clients: Clients) -> Facts:
@@ -42,6 +38,6 @@ KIND = Kind(
     rule="tags",
     actions=("ec2:DescribeNatGateways",),
     listed=_listed,
-    verdict=_verdict,
+    verdict=by_tags,
     facts=_facts,
 )

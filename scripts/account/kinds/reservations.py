@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind, Price
-from scripts.account.ownership import Owners, Verdict, tags_of
+from scripts.account.kinds.tagged import by_tags
 from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
@@ -19,10 +19,6 @@ OVER = ("expired", "cancelled", "failed", "payment-failed", "unsupported")
 def _listed(clients: Clients) -> Iterator[CapacityReservationTypeDef]:
     for page in clients.ec2.get_paginator("describe_capacity_reservations").paginate(PaginationConfig=PAGES):
         yield from (each for each in page["CapacityReservations"] if each.get("State") not in OVER)
-
-
-def _verdict(reservation: CapacityReservationTypeDef, owners: Owners) -> Verdict:
-    return owners.by_tags(tags_of(reservation.get("Tags")))
 
 
 def _price(reservation: CapacityReservationTypeDef) -> Price:
@@ -53,6 +49,6 @@ KIND = Kind(
     rule="tags",
     actions=("ec2:DescribeCapacityReservations",),
     listed=_listed,
-    verdict=_verdict,
+    verdict=by_tags,
     facts=_facts,
 )

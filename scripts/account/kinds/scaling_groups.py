@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from scripts.account.found import FREE, Facts, Kind
-from scripts.account.ownership import Owners, Verdict, tags_of
+from scripts.account.kinds.tagged import by_tags
 from scripts.account.session import Clients
 
 if TYPE_CHECKING:
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 def _listed(clients: Clients) -> Iterator[AutoScalingGroupTypeDef]:
     for page in clients.autoscaling.get_paginator("describe_auto_scaling_groups").paginate():
         yield from page["AutoScalingGroups"]
-
-
-def _verdict(group: AutoScalingGroupTypeDef, owners: Owners) -> Verdict:
-    return owners.by_tags(tags_of(group.get("Tags")))
 
 
 def _facts(group: AutoScalingGroupTypeDef, clients: Clients) -> Facts:
@@ -39,6 +35,6 @@ KIND = Kind(
     rule="tags, or eks:cluster-name names a cluster of ours",
     actions=("autoscaling:DescribeAutoScalingGroups",),
     listed=_listed,
-    verdict=_verdict,
+    verdict=by_tags,
     facts=_facts,
 )

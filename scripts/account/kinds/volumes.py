@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scripts.account import dollars
 from scripts.account.found import Facts, Kind
-from scripts.account.ownership import Owners, Verdict, tags_of
+from scripts.account.kinds.tagged import by_tags
 from scripts.account.session import PAGES, Clients
 
 if TYPE_CHECKING:
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 def _listed(clients: Clients) -> Iterator[VolumeTypeDef]:
     for page in clients.ec2.get_paginator("describe_volumes").paginate(PaginationConfig=PAGES):
         yield from page["Volumes"]
-
-
-def _verdict(volume: VolumeTypeDef, owners: Owners) -> Verdict:
-    return owners.by_tags(tags_of(volume.get("Tags")))
 
 
 def _facts(volume: VolumeTypeDef, clients: Clients) -> Facts:
@@ -44,7 +40,7 @@ KIND = Kind(
     rule="tags of the launch template, or a driver's tag kubernetes.io/cluster/<cluster>=owned",
     actions=("ec2:DescribeVolumes",),
     listed=_listed,
-    verdict=_verdict,
+    verdict=by_tags,
     facts=_facts,
     remove=_remove,
 )

@@ -62,7 +62,7 @@ def account(world: World, credentials: boto3.Session, monkeypatch: pytest.Monkey
     return sign_in(account=ACCOUNT, region=REGION, session=credentials)
 
 
-def test_all_of_ours_none_of_the_others_to_the_cent(account: Account, world: World) -> None:
+def test_all_of_ours_and_none_of_the_others_to_the_cent(account: Account, world: World) -> None:
     ours = world.ours
     found = audit(account, scope("dev"), {"dev": state_of("dev", ours)}, Owners([]))
 
@@ -80,7 +80,7 @@ def test_all_of_ours_none_of_the_others_to_the_cent(account: Account, world: Wor
     assert found.foreign >= len(world.foreign.things)
 
 
-def test_without_a_scope_every_environment_of_ours_and_still_nobody_elses(account: Account, world: World) -> None:
+def test_without_a_scope_every_environment_of_ours_and_still_no_one_elses(account: Account, world: World) -> None:
     second = world.second
     found = audit(account, scope(), {"dev": state_of("dev", world.ours)}, Owners([]))
     assert found_in(found, Standing.LIVE) == pytest.approx(world.ours.things)

@@ -104,7 +104,7 @@ def test_pages_are_followed_to_the_last(front: Front, ec2: Any, account: Account
     assert {thing.found.id for thing in found.things} == made
 
 
-def test_an_unknown_price_makes_the_total_a_least(ec2: Any, account: Account) -> None:
+def test_an_unknown_price_makes_the_total_a_lower_bound(ec2: Any, account: Account) -> None:
     volume(ec2, tags("dev"))
     volume(ec2, tags("dev"), kind="st1", gib=500)
     found = audit(account, scope("dev"), {}, Owners([]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 
+from budget.problems import BadInput
 from scripts.checks import CHECKS
 from scripts.checks.finding import Verdict
 from scripts.checks.policy import minimal_policy
@@ -217,8 +219,6 @@ def test_each_thing_that_is_wrong_is_found_and_nothing_else(
 
 
 def _matches(pattern: str, text: str) -> bool:
-    import re  # noqa: PLC0415 - for this line
-
     return re.search(pattern, text) is not None
 
 
@@ -325,8 +325,6 @@ def test_every_family_has_a_quota(family: str, purchase: str, kind: str) -> None
 
 
 def test_credentials_that_end_on_the_way_are_bad_input(ready: Ready) -> None:
-    from budget.problems import BadInput  # noqa: PLC0415 - of this test alone
-
     ready.front.fail("ec2.DescribeSubnets", code="RequestExpired", status=400, message="Request has expired.", times=99)
     with pytest.raises(BadInput, match="clock: AWS refuses this machine's time"):
         ready.ask()

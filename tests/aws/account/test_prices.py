@@ -147,7 +147,7 @@ def test_the_first_tier_and_the_right_unit_are_meant(account: Account, front: Fr
     assert found == ListPrice(usd=0.0245, published=date(2026, 12, 20))
 
 
-def test_two_prices_are_none(account: Account, front: Front) -> None:
+def test_two_prices_for_one_item_are_refused(account: Account, front: Front) -> None:
     front.answers["pricing.GetProducts"] = lambda _: {"PriceList": [entry("X", "Hrs", "1"), entry("Y", "Hrs", "2")]}
     with pytest.raises(Failure, match=r"the price list names \$1, \$2 for"):
         price(account.region(SERVED_FROM).pricing, instance_product("g5.xlarge"), "us-east-1")
@@ -210,7 +210,7 @@ def test_interrupted_between_the_two_files_each_is_still_whole(
     assert len((tables / "instances.csv").read_text().splitlines()) >= len(instances())
 
 
-def test_every_item_of_the_table_is_known_or_said_not_to_be() -> None:
+def test_every_item_of_the_table_has_a_product_or_is_known_to_have_none() -> None:
     assert products().keys() <= price_table().usd.keys()
     assert price_table().usd.keys() - products().keys() == {"internet_in_usd_per_gb", "fsx_lustre_usd_per_gb_month"}
     assert all(isinstance(product, Product) and product.unit for product in products().values())

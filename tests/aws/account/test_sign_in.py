@@ -1,4 +1,4 @@
-"""Whoever can't be, isn't let in: credentials, account, clock and region are proven before anything else is asked."""
+"""Nobody is let in unproven: credentials, account, clock and region are checked before anything else is asked."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def a_clock_of_last_week(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 @pytest.mark.parametrize("arguments", CHANGING, ids=" ".join)
-def test_no_verb_asks_anything_with_credentials_that_are_no_good(
+def test_no_verb_asks_anything_with_bad_credentials(
     front: Front,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -222,7 +222,7 @@ def test_bad_input_is_said_and_nothing_is_asked(
     assert not [operation for operation in front.calls if not operation.partition(".")[2].startswith(READS)]
 
 
-def test_a_session_is_as_good_as_what_it_finds_by_itself(front: Front) -> None:
+def test_without_a_named_account_the_credentials_own_is_meant(front: Front) -> None:
     del front
     assert (
         sign_in(account=None, region=REGION).id

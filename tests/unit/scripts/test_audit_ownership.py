@@ -169,6 +169,7 @@ def test_a_leftover_leaks_unless_it_is_free(usd: float | None, leaks: bool) -> N
 def test_what_has_no_price_is_unknown_and_never_free() -> None:
     assert dollars.item("no_such_item").usd_per_hour is None
     assert dollars.volume("sc1", 100, 0, 0).usd_per_hour is None
+    assert dollars.volume("st1", 500, 0, 0).usd_per_hour is None
     assert dollars.instance("p9.48xlarge", "running", spot=False).usd_per_hour is None
     assert dollars.instance("p9.48xlarge", "stopped", spot=False).usd_per_hour == 0
 

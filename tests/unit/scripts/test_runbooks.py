@@ -68,7 +68,7 @@ def test_one_page_and_links_that_lead_somewhere(name: str) -> None:
         assert (FOLDER / target).is_file(), target
 
 
-def test_there_is_one_for_each_of_the_nine_troubles() -> None:
+def test_there_is_one_for_each_trouble() -> None:
     assert {name.removesuffix(".md") for name in RUNBOOKS} == {
         "audit-found-a-leak",
         "destroy-hangs",
@@ -77,6 +77,7 @@ def test_there_is_one_for_each_of_the_nine_troubles() -> None:
         "pod-never-ready",
         "pull-denied-or-slow",
         "quota-is-zero",
+        "upgrade-kubernetes",
         "weights-denied-or-slow",
         "wrong-answers-after-a-model-change",
     }

@@ -76,8 +76,8 @@ def test_a_baseline_survives_its_file(tmp_path: Path) -> None:
     ("content", "why"),
     [
         ("{", "is not JSON"),
-        ("{}", "is no baseline of format 1"),
-        ('{"format": 1, "phases": {"engin": [1], "pull": ["x"]}}', "is no list of seconds of a phase"),
+        ("{}", "is not a baseline of format 1"),
+        ('{"format": 1, "phases": {"engin": [1], "pull": ["x"]}}', "is not a list of a phase"),
     ],
 )
 def test_a_file_that_is_no_baseline_is_bad_input(tmp_path: Path, content: str, why: str) -> None:

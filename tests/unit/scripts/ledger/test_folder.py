@@ -56,7 +56,7 @@ def test_what_is_saved_measures_the_same(tmp_path: Path) -> None:
         ("pod.json", "{not json", "pod.json is not JSON"),
         ("pod.json", "[1, 2]", "pod.json holds no JSON object"),
         ("events.json", '"none"', "events.json holds no list of events"),
-        ("launcher.json", '{"started_at": "yesterday"}', "the document is no ledger of the launcher"),
+        ("launcher.json", '{"started_at": "yesterday"}', "the document is not a ledger of the launcher"),
         ("engine.log", "2026-11-30 INFO text_generation_launcher: Args {...}\n", "no line is vLLM's"),
     ],
 )
@@ -81,7 +81,7 @@ def test_bytes_that_are_no_text_are_read_all_the_same(tmp_path: Path) -> None:
 
 
 def test_no_folder_and_an_empty_one_are_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no folder"):
+    with pytest.raises(BadInput, match="is not a folder"):
         starts_in(tmp_path / "none")
     with pytest.raises(BadInput, match="holds no start"):
         starts_in(tmp_path)

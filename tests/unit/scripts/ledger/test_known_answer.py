@@ -39,8 +39,8 @@ def test_what_the_launcher_reads_is_kept_and_its_verdict_is_not() -> None:
 @pytest.mark.parametrize(
     ("launcher", "words"),
     [
-        ({}, "has checked no answer"),
-        ({"answer": None}, "has checked no answer"),
+        ({}, "has not checked an answer"),
+        ({"answer": None}, "has not checked an answer"),
         ({"answer": CHECKED | {"right": False, "reason": "wrong answer: the answer is empty"}}, "the answer is empty"),
         ({"answer": CHECKED | {"token_ids": []}}, "no token ids"),
     ],
@@ -58,11 +58,11 @@ STACK = "dev-qwen2-5-0-5b"
     [
         ([], "STACK: nothing says which start is meant"),
         (["dev"], "is an environment"),
-        ([STACK, "--record-answer"], "--record-answer has no place beside it. Use it with STACK alone."),
-        ([STACK, "--pod", "a"], "--pod has no place beside it"),
-        ([STACK, "--last", "3", "--watch"], "--watch --last has no place beside it"),
-        (["--from", str(CASES / "rehearsed-cache-on")], "--from has no place beside it"),
-        ([STACK, "--save", "x"], "--save has no place beside it"),
+        ([STACK, "--record-answer"], "cannot be combined with --record-answer. Use it with STACK alone."),
+        ([STACK, "--pod", "a"], "cannot be combined with --pod"),
+        ([STACK, "--last", "3", "--watch"], "cannot be combined with --watch --last"),
+        (["--from", str(CASES / "rehearsed-cache-on")], "cannot be combined with --from"),
+        ([STACK, "--save", "x"], "cannot be combined with --save"),
     ],
 )
 def test_forgetting_looks_at_no_start(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

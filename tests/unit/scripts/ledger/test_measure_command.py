@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -35,6 +37,27 @@ def test_a_table_ends_with_what_to_do_next() -> None:
 
 def test_nothing_measured_is_exit_code_1() -> None:
     assert run(["measure", "--from", str(CASES / "never-scheduled")]) == 1
+
+
+def test_a_folder_that_cannot_be_read_is_named_and_the_rest_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(CASES / "fresh-node", tmp_path / "readable")
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    really = Path.is_file
+
+    def is_file(path: Path) -> bool:
+        if path.parent == closed:  # a mode of 0 would not keep root out
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really(path)
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    assert run(["measure", "--from", str(tmp_path), "--json"]) == 1
+    said = capsys.readouterr()
+    assert len(json.loads(said.out)["ledgers"]) == 1
+    assert f"failed: not measured: {closed}/pod.json: can't be read: Permission denied." in said.err
+    assert run(["regress", "--baseline", str(tmp_path / "new.json"), "--write", "--from", str(tmp_path)]) == 2
 
 
 @pytest.mark.parametrize(

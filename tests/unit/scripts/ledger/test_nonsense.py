@@ -47,7 +47,7 @@ def copied(folder: Path, case: str) -> Path:
         ("engine.log", b"9" * LONG, "no line is vLLM's"),
         ("engine.log", b'{"message":' * 50_000, "no line is vLLM's"),
         ("engine.log", b"2026-11-30T12:00:00.1Z stdout P " + b"x" * LONG, "no line is vLLM's"),
-        ("collected.json", b'{"collected_s": 1e300}', "collected_s is 1e+300: no Unix time of the years 1970 to 2200"),
+        ("collected.json", b'{"collected_s": 1e300}', "collected_s is 1e+300, which is not a Unix time of the years"),
     ],
 )
 def test_nothing_but_nonsense_is_measured_as_nothing(
@@ -76,7 +76,7 @@ def test_a_launcher_that_counts_backwards_measures_nothing_of_the_pod(tmp_path: 
     ledger = ledger_of(load(tmp_path))
     assert ledger.phases["pull"].seconds is not None
     assert {ledger.phases[name].seconds for name in ("start", "weights", "engine", "warmup")} == {None}
-    assert "the document is no ledger of the launcher" in [absence.why for absence in ledger.absences]
+    assert "the document is not a ledger of the launcher" in [absence.why for absence in ledger.absences]
 
 
 @pytest.mark.parametrize("year", ["9999-12-31", "0001-01-01"])
@@ -165,13 +165,13 @@ GOOD = {"format": 1, "model": "llama", "phases": {"pull": [1.0, 2.0]}}
     [
         ("", "is not JSON"),
         ("[" * 100_000, "is not JSON: nested too deeply"),
-        ("[1]", "is no baseline of format 1"),
+        ("[1]", "is not a baseline of format 1"),
         ({"model": "mistral"}, "is a baseline of mistral, and these starts are of llama. Name the baseline of llama"),
         ({"model": None}, "model: does not say whose starts these are"),
         ({"phases": "x"}, "phases: holds no phase"),
         ({"phases": {}}, "phases: holds no phase"),
         *(
-            ({"phases": {"pull": samples}}, "phases.pull: is no list of seconds of a phase, none of them negative")
+            ({"phases": {"pull": samples}}, "phases.pull: is not a list of a phase's seconds, none")
             for samples in ([float("nan")], [float("inf")], [-1.0], [True], ["1"], [10**400], [], 3, None)
         ),
     ],

@@ -1,7 +1,8 @@
-"""Small readers: durations, skew, kubelet and Karpenter metrics, the exposition, and what AWS adds."""
+"""Small readers: durations, skew, kubelet metrics, kept ledgers, the exposition, and what AWS adds."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,15 +12,18 @@ from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from budget.phases import PHASES as BUDGETED
 from scripts.ledger.amazon import Amazon
 from scripts.ledger.bundle import Bundle
+from scripts.ledger.collect import kept_ledgers
 from scripts.ledger.exposition import Exposition
+from scripts.ledger.facts import PHASES
 from scripts.ledger.kube_api import ApiError
-from scripts.ledger.kubelet_facts import karpenter_means_s, node_startup_s, only_pull_s
+from scripts.ledger.kubelet_facts import only_pull_s
 from scripts.ledger.merge import ledger_of
 from scripts.ledger.node_probe import Probe, probe_pod
 from scripts.ledger.raw import Object
-from scripts.ledger.record import Measured
+from scripts.ledger.record import Measured, document
 from scripts.ledger.skew import skew_of
 from scripts.ledger.times import go_duration_s, stamp
 
@@ -79,7 +83,6 @@ kubelet_image_pull_duration_seconds_sum{image_size_in_bytes="0-10MB"} 1.2
 kubelet_image_pull_duration_seconds_count{image_size_in_bytes="0-10MB"} 3
 kubelet_image_pull_duration_seconds_sum{image_size_in_bytes="5GB-10GB"} 44.974
 kubelet_image_pull_duration_seconds_count{image_size_in_bytes="5GB-10GB"} 1
-kubelet_node_startup_duration_seconds 12.5
 """
 
 
@@ -87,7 +90,6 @@ def test_the_only_large_pull_of_a_node_is_the_engines() -> None:
     assert only_pull_s(KUBELET) == 44.974
     assert only_pull_s(KUBELET.replace('5GB-10GB"} 1', '5GB-10GB"} 2')) is None
     assert only_pull_s("") is None
-    assert node_startup_s(KUBELET) == {"kubelet start until Ready": 12.5}
 
 
 def test_the_kubelets_metric_stands_in_for_a_lost_event() -> None:
@@ -100,11 +102,6 @@ def test_the_kubelets_metric_stands_in_for_a_lost_event() -> None:
     }
     pull = ledger_of(Bundle(pod=pod, kubelet_metrics=KUBELET)).phases["pull"]
     assert (pull.seconds, pull.source) == (pytest.approx(44.974), "kubelet-metrics")
-
-
-def test_karpenters_means() -> None:
-    text = "karpenter_pods_startup_duration_seconds_sum 120\nkarpenter_pods_startup_duration_seconds_count 4\n"
-    assert karpenter_means_s(text) == {"mean time of a pod to Running": 30.0}
 
 
 def test_gauges_are_the_newest_starts_whatever_the_order() -> None:
@@ -163,6 +160,52 @@ def test_aws_adds_the_launch_and_the_bytes_through_nat() -> None:
     assert amazon.traffic(bundle).traffic == {"nat_bytes": 1500, "nat_gateways": 1, "source": "cloudwatch"}
     gone = amazon.launched(Bundle(pod=POD, node={"spec": {"providerID": "aws:///us-west-2a/i-9"}}))
     assert "InvalidInstanceID.NotFound" in gone.why("instance", "")
+
+
+class _Kept:
+    """An API whose ConfigMaps are a recorder's."""
+
+    def __init__(self, *documents: str, refuse: bool = False) -> None:
+        self.documents, self.refuse = documents, refuse
+
+    def text(self, path: str, query: Any = None) -> str:
+        assert path == "/api/v1/namespaces/coldstart/configmaps"
+        assert "coldstart/model=llama" in query["labelSelector"]
+        if self.refuse:
+            raise ApiError(403, "configmaps is forbidden")
+        items = [
+            {"metadata": {"name": f"ledger-{index}"}, "data": {"ledger.json": written}}
+            for index, written in enumerate(self.documents)
+        ]
+        return json.dumps({"items": items})
+
+    def send(self, method: str, path: str, body: Object | None = None, kind: str = "") -> Object:
+        raise AssertionError(f"what is kept is only read: {method} {path} {body} {kind}")
+
+    def stream(self, path: str, query: Any, timeout_s: float) -> Any:
+        raise AssertionError(f"what is kept is not watched: {path} {query} {timeout_s}")
+
+
+def test_a_kept_ledger_that_can_not_be_read_is_said_and_the_others_come_newest_first() -> None:
+    old, new = (json.dumps(document(replace(ledger_of(Bundle()), uid=uid, asked_at_s=at_s))) for uid, at_s in AGES)
+    said: list[str] = []
+    kept = kept_ledgers(_Kept(old, '{"format": 0}', "no JSON", new), "coldstart", "llama", said.append)
+    assert [ledger.uid for ledger in kept] == ["new", "old"]
+    (line,) = said
+    assert "ConfigMap coldstart/ledger-1: format 0 of the ledger is not 1 (and 1 more)" in line
+
+
+AGES = (("old", 100.0), ("new", 200.0))
+
+
+def test_kept_ledgers_that_may_not_be_read_are_said() -> None:
+    said: list[str] = []
+    assert kept_ledgers(_Kept(refuse=True), "coldstart", "llama", said.append) == []
+    assert said == ["the ledgers that a recorder kept can't be read: forbidden: configmaps is forbidden"]
+
+
+def test_the_ledgers_phases_are_the_budgets() -> None:
+    assert tuple(BUDGETED) == PHASES
 
 
 class _Nodes:

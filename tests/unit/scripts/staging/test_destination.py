@@ -18,7 +18,7 @@ def test_a_bucket_with_or_without_the_prefix_of_models(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["weights", "s3://", "s3://w", "s3://We/models", "gs://weights", "s3:///models"])
 def test_what_is_no_bucket(text: str) -> None:
-    with pytest.raises(BadInput, match="is no bucket"):
+    with pytest.raises(BadInput, match="is not a bucket"):
         bucket_of(text)
 
 
@@ -31,11 +31,11 @@ def test_a_place_where_no_deployment_looks() -> None:
     ("source", "name", "said"),
     [
         ("hf:org/name", None, "names no revision"),
-        ("hf:name@main", None, "'name' is no ORG/NAME"),
-        ("hf:org/name@", None, "is no ORG/NAME|names no revision"),
+        ("hf:name@main", None, "'name' is not of the form ORG/NAME"),
+        ("hf:org/name@", None, "names no revision"),
         ("hf:org/name@main", "other/name", "the hub's model has a name"),
         ("/somewhere", None, "a folder has no name of its own"),
-        ("/nowhere-at-all", "org/name", "is no folder"),
+        ("/nowhere-at-all", "org/name", "is not a folder"),
     ],
 )
 def test_a_source_that_cannot_be(source: str, name: str | None, said: str) -> None:

@@ -81,12 +81,12 @@ def test_everything_that_is_no_file_of_the_folder_is_told(tmp_path: Path) -> Non
     assert "'leaves.json': a link that leaves the folder" in said
     assert "'leaves-too': a link that leaves the folder" in said
     assert "'dangling.json': a link to nothing" in said
-    assert "'pipe.json': no regular file" in said
+    assert "'pipe.json': not a regular file" in said
     assert "cp -rL" in said
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no folder"):
+    with pytest.raises(BadInput, match="is not a folder"):
         open_folder(tmp_path / "nowhere", name="org/x")
     with pytest.raises(BadInput, match="is empty"):
         open_folder(tmp_path, name="org/x")
