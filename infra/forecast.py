@@ -32,7 +32,7 @@ from budget.scenario import WeightsPath as BudgetPath
 from budget.streamer import rank_connections, rank_memory_limit_bytes, streamer_clients, streamer_release
 from infra.settings import DIGEST, LayerCodec, Model, Profile, WeightsPath
 from infra.settings import ImageFacts as StatedImage
-from infra.stack_file import STACKS, Stack, facts_path
+from infra.stack_file import Stack, facts_path
 from nodeconfig.bottlerocket import NodeSpec, Sharing
 from nodeconfig.storage import Storage
 from serving.engine import capture_sizes
@@ -282,18 +282,18 @@ def _disk(storage: Storage) -> tuple[Disk, float | None]:
     )
 
 
-def factors_path(environment: str, directory: Path = STACKS) -> Path:
+def factors_path(stack: Stack) -> Path:
     """Where an environment's own machine factors are kept: beside its stack file, to be committed with it."""
-    return directory / f"factors.{environment}.json"
+    return stack.directory / f"factors.{stack.environment_name}.json"
 
 
-def factors_of(environment: str, directory: Path = STACKS) -> Coefficients:
+def factors_of(stack: Stack) -> Coefficients:
     """Machine factors of an environment: the shipped ones, corrected by `coldstart plan --calibrate`.
 
     Raises:
         BadInput: a factors file that was edited into something no formula knows.
     """
-    path = factors_path(environment, directory)
+    path = factors_path(stack)
     if not path.exists():
         return coefficients()
     try:
@@ -308,7 +308,7 @@ def factors_of(environment: str, directory: Path = STACKS) -> Coefficients:
 
 def budget(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False) -> Budget:
     """The budget of one cold start of this model; `first` as in `scenario`."""
-    return budget_of(scenario(stack, model, node, first=first), factors_of(stack.environment_name))
+    return budget_of(scenario(stack, model, node, first=first), factors_of(stack))
 
 
 def slo_problem(model: Model, predicted: Budget) -> Problem | None:

@@ -39,6 +39,7 @@ class Stack:
         secrets: names of the secrets that are set; their values never come here.
         paused: `coldstart pause` holds its GPU nodes at zero.
         facts: of its model, from the file beside the stack file; None where there is none.
+        directory: folder of the stack file, and of what is kept beside it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Stack:
     secrets: frozenset[str] = frozenset()
     paused: bool = False
     facts: ModelFacts | None = None
+    directory: Path = STACKS
 
     @property
     def environment_name(self) -> str:
@@ -149,7 +151,7 @@ def parse(name: str, config: Mapping[str, Any], directory: Path = STACKS) -> Sta
     tree = _tree(kind, config[f"{PROJECT}:{kind}"])
     paused = _paused(kind, config)
     if isinstance(tree, Environment):
-        return Stack(name=name, environment=tree, model=None)
+        return Stack(name=name, environment=tree, model=None, directory=directory)
     model = Model.model_validate(tree)
     _check_name(name, model)
     secrets = frozenset(secret for secret in SECRETS if f"{PROJECT}:{secret}" in config)
@@ -160,6 +162,7 @@ def parse(name: str, config: Mapping[str, Any], directory: Path = STACKS) -> Sta
         secrets=secrets,
         paused=paused,
         facts=_facts(name, directory),
+        directory=directory,
     )
 
 

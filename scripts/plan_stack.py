@@ -95,7 +95,7 @@ def model_plan(stack: Stack, model: Model, *, terms: Terms, slo_s: float | None,
             today(case) if untuned else case,
             name=f"{stack.name} today" if untuned else stack.name,
             terms=replace(terms, purchase=model.nodes.capacity.value),
-            factors=factors_of(stack.environment_name),
+            factors=factors_of(stack),
             slo_s=slo_s or model.slo.cold_start_s,
             extra_costs=_around(stack),
         )

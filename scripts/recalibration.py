@@ -16,10 +16,10 @@ from budget.problems import BadInput, Problem, bad_input
 from budget.scenario import Scenario
 from infra.forecast import factors_path, scenario
 from infra.specs import model_specs
-from infra.stack_file import read
+from infra.stack_file import STACKS, read
 
 
-def recalibrate(stack_name: str, ledgers: Sequence[Path]) -> dict[str, Any]:
+def recalibrate(stack_name: str, ledgers: Sequence[Path], directory: Path = STACKS) -> dict[str, Any]:
     """Refits the factors of a stack's environment and stores them beside its stack file.
 
     Returns:
@@ -29,7 +29,7 @@ def recalibrate(stack_name: str, ledgers: Sequence[Path]) -> dict[str, Any]:
     Raises:
         BadInput: no model stack, or ledgers that are none, every one named.
     """
-    stack = read(stack_name)
+    stack = read(stack_name, directory)
     if stack.model is None:
         raise bad_input(
             stack_name, "is an environment: it has no starts", "Give the model stack the ledgers come from."
@@ -38,7 +38,7 @@ def recalibrate(stack_name: str, ledgers: Sequence[Path]) -> dict[str, Any]:
     case = _as_measured(scenario(stack, stack.model, model_specs(stack, stack.model).node), starts)
     shipped = coefficients()
     found = refitted(case, starts, shipped)
-    path = factors_path(stack.environment_name)
+    path = factors_path(stack)
     source = f"{counted(len(starts), 'ledger')} of {stack_name}"
     kept = _stored(path)
     document = {"source": source, "factors": {**kept, **{name: float(f"{value:.5g}") for name, value in found.items()}}}

@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from budget.instances import instance as instance_type
 from budget.instances import instances
 from infra.settings import Capacity
+from infra.specs import nodes_for
 from scripts.account.refusals import code_of
 from scripts.account.session import Clients
 from scripts.checks.finding import Check, Finding, Subject, always, failed, passed, warned
@@ -60,7 +61,7 @@ def _run(subject: Subject) -> Iterator[Finding]:
     pool = wanted.model.nodes.warm_pool
     most = (wanted.specs.max_nodes + (pool.size if pool else 0)) * len(wanted.specs.zone_groups)
     most += SURGE_NODES if spot else 0
-    least = max(1, -(-wanted.model.scaling.min_replicas // wanted.specs.pods_per_node))
+    least = max(1, nodes_for(wanted.model.scaling.min_replicas, wanted.specs.pods_per_node))
     yield from _judge(subject, wanted.specs.node.instance.name, most, least, SPOT if spot else ON_DEMAND)
 
 

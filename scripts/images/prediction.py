@@ -10,12 +10,11 @@ from budget.disk import Disk
 from budget.estimate import Estimate
 from budget.image import pull_phase
 from budget.instances import Instance
+from budget.levers import GP3_TUNED
 from budget.scenario import HostCase, ImageCase, LayerCase, ModelCase, PullCase, Registry, Scenario
 from nodeconfig.soci import tune
 from scripts.images.codec import Codec
 
-GP3_TUNED = Disk(kind="gp3", throughput_mib_s=1_000, iops=4_000)
-"""The data volume of a node that keeps images on EBS: 1,000 MiB/s needs 4,000 IOPS (gp3's ratio)."""
 NO_MODEL = ModelCase(weights_bytes=1.0, layers=1, parameters=1.0)
 """A pull does not depend on the model."""
 DEFAULT_CONTAINERD = PullCase(

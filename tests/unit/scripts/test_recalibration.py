@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from budget.coefficients import coefficients
+from budget.cost import DEFAULT_TERMS
 from budget.problems import BadInput
 from infra.forecast import factors_of, factors_path
-from scripts import recalibration
+from infra.stack_file import STACKS, read
+from scripts.plan_stack import model_plan
 from scripts.recalibration import ledger_of, recalibrate
 
 
@@ -20,41 +23,53 @@ def ledger(path: Path, phases: dict[str, object], **more: object) -> Path:
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Factors go to a folder of the test instead of the project's stack files."""
-    monkeypatch.setattr(recalibration, "factors_path", lambda environment: factors_path(environment, tmp_path))
-    return tmp_path
+def stacks(tmp_path: Path) -> Path:
+    """The shipped stack files in a folder of the test: factors are kept beside them."""
+    return Path(shutil.copytree(STACKS, tmp_path / "stacks"))
 
 
-def test_factors_are_refitted_and_kept_per_environment(tmp_path: Path, stored: Path) -> None:
+def test_factors_are_refitted_and_kept_per_environment(tmp_path: Path, stacks: Path) -> None:
     ledgers = [ledger(tmp_path / f"{run}.json", {"node": 80 + run, "pull": None}) for run in range(3)]
-    answer = recalibrate("dev-llama-3-1-8b", ledgers)
+    answer = recalibrate("dev-llama-3-1-8b", ledgers, stacks)
     assert answer["environment"] == "dev"
     assert answer["factors"]["node_s"]["after"] == pytest.approx(81, rel=0.03)
     assert answer["phases"]["node"]["after_s"] == pytest.approx(81, rel=0.03)
-    kept = factors_of("dev", stored)
+    kept = factors_of(read("dev", stacks))
     assert kept["node_s"] == pytest.approx(81, rel=0.03)
     assert kept["unpack_speed"] == coefficients()["unpack_speed"]
     assert "3 ledgers" in kept.by_name["node_s"].source
 
 
-def test_later_ledgers_keep_what_earlier_ones_taught(tmp_path: Path, stored: Path) -> None:
-    recalibrate("dev-llama-3-1-8b", [ledger(tmp_path / "a.json", {"node": 80})])
-    recalibrate("dev-llama-3-1-8b", [ledger(tmp_path / "b.json", {"start": 30, "engine": 70})])
-    kept = factors_of("dev", stored)
+def test_later_ledgers_keep_what_earlier_ones_taught(tmp_path: Path, stacks: Path) -> None:
+    recalibrate("dev-llama-3-1-8b", [ledger(tmp_path / "a.json", {"node": 80})], stacks)
+    recalibrate("dev-llama-3-1-8b", [ledger(tmp_path / "b.json", {"start": 30, "engine": 70})], stacks)
+    kept = factors_of(read("dev", stacks))
     assert kept["node_s"] == pytest.approx(80, rel=0.03)
     assert kept["cpu_factor_g6e"] != coefficients()["cpu_factor_g6e"]
 
 
-def test_without_a_file_the_shipped_factors_count(tmp_path: Path) -> None:
-    assert factors_of("dev", tmp_path) is coefficients()
+def test_without_a_file_the_shipped_factors_count(stacks: Path) -> None:
+    assert factors_of(read("dev", stacks)) is coefficients()
+
+
+def test_a_plan_goes_by_the_factors_beside_its_own_stack_file(tmp_path: Path, stacks: Path) -> None:
+    def node_s() -> float:
+        stack = read("dev-llama-3-1-8b", stacks)
+        assert stack.model is not None
+        plan = model_plan(stack, stack.model, terms=DEFAULT_TERMS, slo_s=None)
+        return plan.budget.phases["node"].expected_s
+
+    before = node_s()
+    recalibrate("dev-llama-3-1-8b", [ledger(tmp_path / "a.json", {"node": before + 60})], stacks)
+    assert node_s() == pytest.approx(before + 60, rel=0.03)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"factors": {"node_s": "fast"}}', '{"source": "x", "factors": [1]}'])
-def test_a_broken_factors_file_is_told(tmp_path: Path, text: str) -> None:
-    factors_path("dev", tmp_path).write_text(text)
+def test_a_broken_factors_file_is_told(stacks: Path, text: str) -> None:
+    stack = read("dev", stacks)
+    factors_path(stack).write_text(text)
     with pytest.raises(BadInput, match=r"factors\.dev\.json"):
-        factors_of("dev", tmp_path)
+        factors_of(stack)
 
 
 def test_a_ledger_of_the_launcher(tmp_path: Path) -> None:
