@@ -15,6 +15,7 @@ from rich.console import Console
 from budget.problems import BadInput, Problem
 from infra.stack_file import Stack
 from scripts.failure import Failure
+from scripts.figures import dollars, seconds
 from scripts.ledger import comparison, observability, picture, screen
 from scripts.ledger.advice import next_step
 from scripts.ledger.bundle import Bundle
@@ -37,7 +38,6 @@ from scripts.ledger.watching import Watcher
 from scripts.ledger.wishes import Wishes
 from scripts.output_folder import OutputFolder
 from scripts.waiting import Patience, in_time
-from scripts.waterfall import dollars, seconds
 
 POLL_S = 0.5
 """Between two looks at a pod that is waited for."""

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from html import escape
 
 from budget.plan import Plan
+from scripts.figures import dollars
+from scripts.page import document
 from scripts.plan_words import LEVEL_WORDS, cost_lines, first_start, hourly_change, room, signed_seconds, verdict
-from scripts.waterfall import document, dollars, svg, title
+from scripts.waterfall import svg, title
 
 
 def page(plans: Sequence[Plan]) -> str:

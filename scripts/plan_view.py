@@ -17,6 +17,7 @@ from budget.levers import Effect
 from budget.models import ModelFacts
 from budget.plan import Plan
 from budget.search import Candidate
+from scripts.figures import seconds
 from scripts.plan_words import (
     LEVEL_WORDS,
     cost_lines,
@@ -29,7 +30,6 @@ from scripts.plan_words import (
     verdict,
 )
 from scripts.scenario_document import document_of
-from scripts.waterfall import seconds
 
 BAR_CELLS, SHORTEST_BAR = 28, 6
 GAP = 2

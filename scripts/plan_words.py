@@ -11,7 +11,7 @@ from budget.instances import instances
 from budget.levers import Effect
 from budget.plan import Plan
 from budget.price import prices
-from scripts.waterfall import dollars, seconds
+from scripts.figures import dollars, seconds
 
 LEVEL_WORDS: Mapping[Level, str] = {"error": "does not fit", "warning": "warning", "info": "info"}
 """Level of a finding → how it is told. `error:` is what the command itself says when it cannot answer."""

@@ -8,6 +8,7 @@ from html import escape
 
 from budget.estimate import Estimate
 from budget.plan import Plan
+from scripts.figures import seconds
 
 WIDTH = 960
 LEFT, RIGHT = 196, 28
@@ -191,48 +192,3 @@ def _nice(highest: float) -> float:
     """End of the axis: the first tick behind everything drawn."""
     step = _step(max(highest, 0.1))
     return step * math.ceil(max(highest, 0.1) / step)
-
-
-def seconds(value: float) -> str:
-    """Seconds as a person reads them: `4.2 s`, `58 s`, `5 min 12 s`, `2 h 27 min`."""
-    if value < 9.95:  # noqa: PLR2004 - below ten a tenth matters
-        return f"{value:.1f} s"
-    whole = round(value)
-    if whole < 120:  # noqa: PLR2004 - up to two minutes seconds are easier
-        return f"{whole} s"
-    if whole < HOUR_S:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    hours, minutes = divmod(round(value / 60), 60)
-    return f"{hours:,} h {minutes:02d} min"
-
-
-def dollars(value: float | None) -> str:
-    """US dollars; what has no price is said to have none."""
-    return "no list price" if value is None else f"${value:,.3f}"
-
-
-STYLE = """
-body { font: 15px/1.5 system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif; color: #1c2530;
-       background: #fff; max-width: 980px; margin: 24px auto; padding: 0 12px }
-h1 { font-size: 22px; margin: 0 0 4px } h2 { font-size: 16px; margin: 28px 0 6px } p { margin: 4px 0 }
-svg { max-width: 100%; height: auto } table { border-collapse: collapse; width: 100% }
-td, th { padding: 5px 8px; border-bottom: 1px solid #e1e6ec; text-align: left; vertical-align: top }
-td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
-.error { color: #b00020; font-weight: 600 } .warning { color: #9a5b00 } .info { color: #55606e }
-"""
-
-
-def document(title: str, *, heading: str, body: str, style: str = "") -> str:
-    """A page around a picture, as one HTML file that needs nothing else.
-
-    Args:
-        title: escaped.
-        heading: escaped.
-        body: HTML.
-        style: CSS of this page beside that of all.
-    """
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{title}</title><style>{STYLE}{style}</style></head><body>\n"
-        f"<h1>{heading}</h1>\n{body}\n</body></html>\n"
-    )

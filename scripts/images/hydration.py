@@ -66,8 +66,7 @@ def hydration_of(
             seconds=0.0,
             usd_per_node=0.0,
             usd_per_month=month + hourly * prices().hours_per_month,
-            words=f"${hourly:.2f} an hour for {counted(zones, 'zone')},"
-            f" ${hourly * prices().hours_per_month:,.0f} a month",
+            words=f"at once; ${hourly:.2f} an hour for {counted(zones, 'zone')} of what it always costs",
         )
     if not re.fullmatch(r"\d+", plan) or not LEAST_MIB_S <= int(plan) <= MOST_MIB_S:
         raise bad_input("--hydrate", f"found {plan!r}", FORMS)

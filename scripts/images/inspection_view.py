@@ -13,13 +13,13 @@ from rich.text import Text
 
 from budget.counted import counted
 from budget.estimate import Estimate
+from scripts.figures import size
 from scripts.images.inspection import Inspection
 from scripts.images.prediction import Sizes
 from scripts.plain_text import plain
 
 COMMAND_CHARACTERS = 60
 FORMAT = 1
-KILO = 1_000
 
 
 def document(found: Inspection) -> dict[str, Any]:
@@ -80,15 +80,6 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "high_s": estimate.high_s,
         "bound_by": estimate.bound_by,
     }
-
-
-def size(bytes_: float) -> str:
-    """Bytes for a person, three digits, decimal units."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(bytes_) < KILO:
-            return f"{bytes_:.3g} {unit}"
-        bytes_ /= KILO
-    return f"{bytes_:.3g} TB"
 
 
 def _seconds(estimate: Estimate) -> str:

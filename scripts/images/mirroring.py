@@ -9,9 +9,9 @@ from pathlib import Path
 from budget.problems import bad_input, did_you_mean
 from infra.accounts import environment_tags, partition_of
 from infra.stack_file import STACKS, Stack, names, path_of, read
+from scripts.figures import size
 from scripts.images.ecr import ensure_repository, owner_of
 from scripts.images.environment_images import Needed, needed_images
-from scripts.images.inspection_view import size
 from scripts.images.mirror import Mirrored, Prepare
 from scripts.images.places import is_reference
 from scripts.images.stack_facts import write_image

@@ -16,6 +16,7 @@ from typing import Any, cast
 from budget.estimate import Estimate
 from budget.problems import bad_input
 from scripts.failure import Failure
+from scripts.figures import size
 from scripts.images.codec import Codec
 from scripts.images.cut import Cut, even_cut, pull_s
 from scripts.images.findings import MOST_LAYERS, rule_of
@@ -139,7 +140,7 @@ def _check_room(image: Image, scratch: Path) -> None:
     free, needed = shutil.disk_usage(scratch).free, int(ROOM * image.bytes)
     if free < needed:
         raise Failure(
-            f"{scratch.parent} has {free / 1e9:.1f} GB free, {image.name} needs about {needed / 1e9:.1f}: "
+            f"{scratch.parent} has {size(free)} free, {image.name} needs about {size(needed)}: "
             "set TMPDIR to a larger disk"
         )
 

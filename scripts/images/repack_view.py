@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from budget.counted import counted
-from scripts.images.inspection_view import size
+from scripts.figures import size
 from scripts.images.prediction import Sizes
 from scripts.images.repack import Repacked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.images.inspection_view import size
+from scripts.figures import size
 from scripts.images.snapshot import Bake, settings_of
 
 

@@ -37,7 +37,11 @@ class LayerCount(click.ParamType[int | None]):
     "--to", "to", required=True, metavar="IMAGE2", help="Where the new image goes; never the source's own tag."
 )
 @click.option(
-    "--layers", type=LayerCount(), default="auto", show_default=True, help="How many; auto asks the simulator."
+    "--layers",
+    type=LayerCount(),
+    default="auto",
+    show_default=True,
+    help="How many new ones, beside those kept; auto asks the simulator.",
 )
 @click.option("--codec", type=click.Choice(["gzip", "zstd"]), help="Of the new layers; the image's own unless given.")
 @click.option(

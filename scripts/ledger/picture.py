@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from scripts.figures import seconds
 from scripts.ledger.advice import next_step
 from scripts.ledger.facts import PHASES
 from scripts.ledger.record import Ledger, Segment
 from scripts.ledger.times import shown
-from scripts.waterfall import COLOURS, FONT, document, seconds
+from scripts.page import document
+from scripts.waterfall import COLOURS, FONT
 
 WIDTH, LEFT, RIGHT = 960, 222, 26
 ROW, BAR, HEAD, FOOT = 52, 20, 64, 56

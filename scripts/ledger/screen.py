@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from scripts.figures import seconds
 from scripts.ledger.advice import next_step
 from scripts.ledger.baseline import Regression
 from scripts.ledger.comparison import Difference, Spread
 from scripts.ledger.facts import PHASES
 from scripts.ledger.record import Ledger
 from scripts.ledger.times import shown
-from scripts.waterfall import seconds
 
 BAR, LEAST_BAR = 30, 6
 """Widths of the picture of a start beside its phases; where there is less room, there is none."""

@@ -25,10 +25,11 @@ from budget.price import prices
 from infra.specs import model_specs
 from infra.stack_file import read
 from scripts.cli import run
+from scripts.figures import seconds
 from scripts.plan import Amount, command
 from scripts.plan_view import show
 from scripts.scenario import parse
-from scripts.waterfall import seconds, tick_words
+from scripts.waterfall import tick_words
 
 SCENARIO: dict[str, Any] = {
     "instance": "g6e.4xlarge",

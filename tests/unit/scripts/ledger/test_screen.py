@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from scripts.figures import seconds
 from scripts.ledger import screen
 from scripts.ledger.baseline import Regression
 from scripts.ledger.comparison import Difference, Spread
 from scripts.ledger.folder import load, starts_in
 from scripts.ledger.merge import ledger_of
 from scripts.ledger.record import Expected, Ledger
-from scripts.waterfall import seconds
 
 CASES = Path(__file__).resolve().parents[3] / "cases" / "starts"
 WIDTHS = (60, 80, 120)
