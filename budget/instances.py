@@ -198,7 +198,7 @@ def instance(name: str, *, where: str = "instance") -> Instance:
     """
     known = instances()
     if name not in known:
-        raise bad_input(where, f"{name!r} is no instance type in the table", did_you_mean(name, known))
+        raise bad_input(where, f"{name!r} is not an instance type in the table", did_you_mean(name, known))
     return known[name]
 
 

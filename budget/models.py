@@ -157,7 +157,7 @@ def _tensor(name: str, entry: object) -> tuple[str, list[int]]:
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
         raise bad_input(name, f"dtype {dtype!r} is unknown", f"Known: {', '.join(DTYPE_BYTES)}.")
     if not isinstance(shape, list) or not all(isinstance(side, int) for side in cast("list[object]", shape)):
-        raise bad_input(name, f"shape {shape!r} is no list of integers", "Read the header of a safetensors file.")
+        raise bad_input(name, f"shape {shape!r} is not a list of integers", "Read the header of a safetensors file.")
     return dtype, cast("list[int]", shape)
 
 
@@ -183,7 +183,9 @@ def storage_of_index(index: Json, *, dtype: str = "BF16") -> Storage:
     metadata = cast("Json", index.get("metadata") or {})
     total, weight_map = metadata.get("total_size"), cast("Mapping[str, str]", index.get("weight_map") or {})
     if not isinstance(total, int | float):
-        raise bad_input("metadata.total_size", f"{total!r} is no number of bytes", "Use the index beside the weights.")
+        raise bad_input(
+            "metadata.total_size", f"{total!r} is not a number of bytes", "Use the index beside the weights."
+        )
     return Storage(
         bytes_by_dtype={dtype: int(total)},
         parameters=None,

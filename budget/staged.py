@@ -115,7 +115,7 @@ def _name_problems(name: str, where: str) -> Sequence[Problem]:
 def _revision_problems(revision: str, where: str) -> Sequence[Problem]:
     if _REVISION.fullmatch(revision):
         return ()
-    return (Problem(where, f"revision {revision!r} is no commit", "40 hex digits, lower case."),)
+    return (Problem(where, f"revision {revision!r} is not a commit", "40 hex digits, lower case."),)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -231,5 +231,5 @@ def _file(entry: Json) -> StagedFile:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value

@@ -51,10 +51,10 @@ def _expiry(where: str, setting: str | None) -> Iterator[Problem]:
     try:
         at = moment(setting, now)
     except (ValueError, OverflowError) as error:
-        yield Problem(where, f"{setting!r} is no moment: {error}", "Write one like 8h, 3d or 2026-12-01T18:00Z.")
+        yield Problem(where, f"{setting!r} is not a time: {error}", "Write one like 8h, 3d or 2026-12-01T18:00Z.")
         return
     if setting[-1] in "hd" and at == now:
-        yield Problem(where, f"{setting!r} is no time at all", "Write 1h or more, or leave it unset.")
+        yield Problem(where, f"{setting!r} is not a length of time", "Write 1h or more, or leave it unset.")
 
 
 def _maximum(stack: Stack) -> Iterator[Problem]:

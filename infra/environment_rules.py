@@ -76,7 +76,9 @@ def _network(settings: Environment) -> Iterator[Problem]:
         cidr = ipaddress.ip_network(network.cidr)
     except ValueError as error:
         yield Problem(
-            "environment.network.cidr", f"{network.cidr} is no network: {error}", "Write one like 10.64.0.0/16."
+            "environment.network.cidr",
+            f"{network.cidr} is not an address range: {error}",
+            "Write one like 10.64.0.0/16.",
         )
         return
     if not 16 <= cidr.prefixlen <= 20:  # noqa: PLR2004 - the bounds are in the message
@@ -101,7 +103,7 @@ def _access(settings: Environment) -> Iterator[Problem]:
         try:
             ranges.append(ipaddress.IPv4Network(text))
         except ValueError as error:
-            yield Problem(where, f"{text} is no network: {error}", "Write one like 203.0.113.0/24.")
+            yield Problem(where, f"{text} is not an address range: {error}", "Write one like 203.0.113.0/24.")
     # Two halves of the world are the world.
     widest = min((network.prefixlen for network in ipaddress.collapse_addresses(ranges)), default=32)
     if widest == 0 and not access.open_to_the_world:

@@ -303,7 +303,7 @@ def factors_of(stack: Stack) -> Coefficients:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, BadInput):
             raise
-        raise bad_input(str(path), "is no factors file", "Delete it and calibrate again.") from error
+        raise bad_input(str(path), "is not a factors file", "Delete it and calibrate again.") from error
 
 
 def budget(stack: Stack, model: Model, node: NodeSpec, *, first: bool = False) -> Budget:

@@ -201,7 +201,7 @@ def _scaling(model: Model) -> Iterator[Problem]:
             )
         yield from _cron(where, window.start, window.end)
         if window.timezone not in zoneinfo.available_timezones():
-            yield Problem(f"{where}.timezone", f"{window.timezone!r} is no time zone", "Use one like Europe/Berlin.")
+            yield Problem(f"{where}.timezone", f"{window.timezone!r} is not a time zone", "Use one like Europe/Berlin.")
 
 
 def _cron(where: str, start: str, end: str) -> Iterator[Problem]:
@@ -221,7 +221,9 @@ def _zones(stack: Stack, model: Model) -> Iterator[Problem]:
     known = stack.environment.network.zones
     for zone in model.nodes.zones:
         if zone not in known:
-            yield Problem("model.nodes.zones", f"{zone!r} is no zone of the environment", f"It has {', '.join(known)}.")
+            yield Problem(
+                "model.nodes.zones", f"{zone!r} is not a zone of the environment", f"It has {', '.join(known)}."
+            )
 
 
 def _gpus(model: Model, instance: Instance) -> Iterator[Problem]:

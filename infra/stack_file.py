@@ -75,7 +75,7 @@ def path_of(name: str, directory: Path = STACKS) -> Path:
     """
     if not _STACK_NAME.match(name):
         fix = "One has 2 to 63 lower-case letters, digits and hyphens, and neither begins nor ends with a hyphen."
-        raise bad_input(name, "is no name of a stack", fix)
+        raise bad_input(name, "is not a valid stack name", fix)
     path = directory / f"Pulumi.{name}.yaml"
     if not path.is_file():
         raise bad_input(name, f"there is no stack file {path.name}", did_you_mean(name, names(directory)))
@@ -222,7 +222,7 @@ def _check_name(name: str, model: Model) -> None:
     if not name.startswith(f"{model.environment}-"):
         raise bad_input(
             "model.environment",
-            f"stack {name!r} is no stack of environment {model.environment!r}",
+            f"stack {name!r} is not a stack of environment {model.environment!r}",
             f"A model stack is named after its environment: {model.environment}-<name>.",
         )
 
@@ -232,7 +232,7 @@ def _environment_of(model: Model, directory: Path) -> Environment:
     if model.environment not in environments:
         raise bad_input(
             "model.environment",
-            f"{model.environment!r} is no environment stack",
+            f"{model.environment!r} is not an environment stack",
             did_you_mean(model.environment, environments) if environments else "Write an environment stack first.",
         )
     config = config_of(model.environment, directory)

@@ -15,5 +15,5 @@ class Amount(click.FloatRange):
         """The number, or click's refusal in words."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no amount: give a number in the range {self._describe_range()}.", param, ctx)
+            self.fail(f"{value} is not an amount: give a number in the range {self._describe_range()}.", param, ctx)
         return number

@@ -73,7 +73,7 @@ def later(current: datetime, by: str, now: datetime) -> datetime:
         ValueError: no while.
     """
     if not re.fullmatch(rf"\d{{1,4}}[{''.join(UNITS)}]", by):
-        raise ValueError(f"{by!r} is no while such as 8h or 3d")
+        raise ValueError(f"{by!r} is not a duration such as 8h or 3d")
     return moment(by, max(current, now))
 
 
@@ -94,7 +94,9 @@ def _of_group(clients: Clients, group: str, stack: str) -> Iterator[Appointment]
             schedule = clients.scheduler.get_schedule(Name=name, GroupName=group)
             at = _moment(schedule["ScheduleExpression"], schedule.get("ScheduleExpressionTimezone") or "UTC")
             if at is None:
-                raise Failure(f"schedule {group}/{name} is {schedule['ScheduleExpression']}, which is no appointment")
+                raise Failure(
+                    f"schedule {group}/{name} is {schedule['ScheduleExpression']}, which is not an appointment"
+                )
             yield Appointment(stack=stack, group=group, name=name, at=at)
 
 

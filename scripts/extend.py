@@ -69,7 +69,7 @@ def later_of(by: str | None, until: str | None, now: datetime) -> Later:
     try:
         at = moment(until or "", now)
     except ValueError as error:
-        raise bad_input("--until", f"{until!r} is no moment: {error}", "Write one like 2026-12-01T18:00Z.") from error
+        raise bad_input("--until", f"{until!r} is not a time: {error}", "Write one like 2026-12-01T18:00Z.") from error
     if at < now + EARLIEST:
         raise bad_input("--until", f"{at:%Y-%m-%d %H:%M} UTC has passed, or comes at once", "Name a later moment.")
     return lambda _: at

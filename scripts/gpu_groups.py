@@ -225,4 +225,4 @@ def _record(text: str) -> Record:
         found = cast("Mapping[str, Any]", json.loads(text))
         return Record(sizes=Sizes(**found["sizes"]), pool=found["pool"])
     except (ValueError, TypeError, KeyError) as error:
-        raise Failure(f"the tag {RECORD_TAG} holds {text!r}, which is no record of `coldstart pause`") from error
+        raise Failure(f"the tag {RECORD_TAG} holds {text!r}, which is not a record of `coldstart pause`") from error

@@ -59,7 +59,9 @@ def facts_at(reference: str, *, api: HfApi | None = None) -> ModelFacts:
     if reference in known:
         return known[reference]
     if not HUB_NAME.match(reference):
-        raise bad_input("--model", f"{reference!r} is no model", "Give ORG/NAME[@REVISION], a folder or a facts file.")
+        raise bad_input(
+            "--model", f"{reference!r} is not a model", "Give ORG/NAME[@REVISION], a folder or a facts file."
+        )
     name, _, revision = reference.partition("@")
     return _of_hub(name, revision or None, api or HfApi())
 
@@ -100,7 +102,7 @@ def _header(path: Path) -> Json:
         start = file.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0  # noqa: PLR2004 - the format's length field
         if not 0 < length <= min(MAX_HEADER_BYTES, path.stat().st_size - 8):
-            raise bad_input(str(path), "is no safetensors file, or is cut off", "Copy it again.")
+            raise bad_input(str(path), "is not a safetensors file, or is cut off", "Copy it again.")
         raw = file.read(length)
     try:
         return cast("Json", json.loads(raw))
@@ -159,10 +161,10 @@ def _of_hub(name: str, revision: str | None, api: HfApi) -> ModelFacts:
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise bad_input("--model", f"the hub has no {there}", did_you_mean(name, known_models())) from error
     except HFValidationError as error:
-        raise bad_input("--model", f"{there!r} is no name on the hub", "Give ORG/NAME[@REVISION].") from error
+        raise bad_input("--model", f"{there!r} is not a name on the hub", "Give ORG/NAME[@REVISION].") from error
     except (RemoteEntryNotFoundError, NotASafetensorsRepoError, SafetensorsParsingError) as error:
         fix = "Name a repository with config.json and *.safetensors, or give a facts file."
-        raise bad_input("--model", f"{there} is no model that can be streamed: {error}", fix) from error
+        raise bad_input("--model", f"{there} is not a model that can be streamed: {error}", fix) from error
     except HUB_ERRORS as error:
         raise unanswered(error, name, api, "give a folder or a facts file") from error
     headers = [

@@ -123,7 +123,7 @@ def _check_environment(environment: str, directory: Path) -> None:
     known = [stack for stack in names(directory) if f"{PROJECT}:environment" in config_of(stack, directory)]
     if environment not in known:
         hint = did_you_mean(environment, known) if known else "Write an environment stack file first."
-        raise bad_input("ENV", f"{environment!r} is no environment stack", hint)
+        raise bad_input("ENV", f"{environment!r} is not an environment stack", hint)
 
 
 def _path(request: Request, name: str) -> Path:
@@ -135,7 +135,7 @@ def _path(request: Request, name: str) -> Path:
     most = MOST_CHARACTERS - len(request.environment) - 1
     if not NAME.fullmatch(name) or len(name) > most:
         fix = f"Give 1 to {most} lower-case letters, digits and hyphens, with no hyphen at either end."
-        raise bad_input("--name", f"{name!r} is no name of a stack", fix)
+        raise bad_input("--name", f"{name!r} is not a valid stack name", fix)
     path = request.directory / f"Pulumi.{request.environment}-{name}.yaml"
     if path.exists() and not request.force:
         raise bad_input(str(path), "is there already", "Choose another --name, or --force to overwrite it.")

@@ -24,5 +24,5 @@ class OutputFolder(click.Path):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         there = next(each for each in (path, *path.absolute().parents) if each.exists())
         if not there.is_dir():
-            self.fail(f"{there} is no folder. Name a folder; it is made where there is none.", param, ctx)
+            self.fail(f"{there} is not a folder. Name a folder; it is made where there is none.", param, ctx)
         return path

@@ -61,11 +61,11 @@ class HuggingFaceHub:
         except RepositoryNotFoundError as error:
             raise Failure(f"{source} is not on the hub, or private: set HF_TOKEN") from error
         except HFValidationError as error:
-            raise bad_input("model.source", f"{source!r} is no name on the hub", "Write ORG/NAME.") from error
+            raise bad_input("model.source", f"{source!r} is not a name on the hub", "Write ORG/NAME.") from error
         except (*HUB_ERRORS, ValueError) as error:
             raise unanswered(error, source, self._api, "run it again later; nothing was changed") from error
         if sha is None or not REVISION.match(sha):
-            raise Failure(f"the hub answered {sha!r} for {source}@{revision}, which is no commit")
+            raise Failure(f"the hub answered {sha!r} for {source}@{revision}, which is not a commit")
         return sha
 
     def facts(self, source: str, commit: str) -> ModelFacts:

@@ -129,7 +129,7 @@ def _good(name: str, value: object) -> bool:
 
 def _bad_phase(path: Path, name: str, value: object) -> Problem:
     if name not in PHASES:
-        return Problem(f"{path}: phases_s.{name}", "is no phase", f"Phases: {', '.join(PHASES)}.")
+        return Problem(f"{path}: phases_s.{name}", "is not a phase", f"Phases: {', '.join(PHASES)}.")
     return Problem(f"{path}: phases_s.{name}", f"found {value!r}", "Give seconds, or null for a phase nobody saw.")
 
 

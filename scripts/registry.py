@@ -331,7 +331,7 @@ class HttpRegistry:
             document = answer.json()
             return f"Bearer {document.get('token') or document['access_token']}"
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Failure(f"{reference}: {parts.hostname} answers something that is no token") from error
+            raise Failure(f"{reference}: {parts.hostname} answers something that is not a token") from error
 
     def _refused(self, reference: Reference) -> str:
         return f"{reference}: {reference.registry} refuses access. Is the name right, and may you use it?"

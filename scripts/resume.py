@@ -126,7 +126,7 @@ def _declared(group: GpuGroup, directory: Path) -> Sizes:
     except BadInput as error:
         raise Failure(f"{group.name} expired without a record, and its stack file can't be read: {error}") from error
     if stack.model is None:
-        raise Failure(f"{group.name} expired without a record, and {group.stack} is no model")
+        raise Failure(f"{group.name} expired without a record, and {group.stack} is not a model")
     return Sizes(least=0, most=model_specs(stack, stack.model).max_nodes, desired=0)
 
 

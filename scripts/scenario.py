@@ -39,7 +39,7 @@ COMMON_TENSOR_PARALLEL = (1, 2, 4, 8, 16)
 
 
 def _number(value: object) -> object:
-    """YAML reads `yes` as a boolean and `1e9` as text: the first is no number, the second is."""
+    """YAML reads `yes` as a boolean and `1e9` as text: the first is not a number, the second is."""
     if isinstance(value, bool):
         raise ValueError("is true or false, not a number")  # noqa: TRY004 - pydantic collects value errors
     return value
@@ -206,7 +206,7 @@ def read(path: Path) -> Scenario:
         where = f"{path} line {mark.line + 1}" if mark is not None else str(path)
         raise bad_input(where, f"is no YAML: {getattr(error, 'problem', error)}", "Mend the syntax.") from error
     if not isinstance(document, dict):
-        raise bad_input(str(path), "is no mapping", f"Its keys are {', '.join(_File.model_fields)}.")
+        raise bad_input(str(path), "is not a mapping", f"Its keys are {', '.join(_File.model_fields)}.")
     return parse(cast("dict[str, object]", document))
 
 

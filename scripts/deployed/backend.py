@@ -116,7 +116,7 @@ class Backend:
             if "no stack named" in str(error):
                 known = self.names()
                 fix = did_you_mean(name, known) if known else "It holds none of this project: pulumi login to yours."
-                raise bad_input(name, "is no stack in the Pulumi backend", fix) from error
+                raise bad_input(name, "is not a stack in the Pulumi backend", fix) from error
             raise EngineRefused(f"reading the state of {name}", str(error)) from error
         return parse(name, cast("Mapping[str, Any]", exported.deployment or {}))
 

@@ -61,7 +61,7 @@ def needed_images(stack: Stack, *, client: httpx.Client | None = None, directory
 
 def _engine(stack: Stack) -> Needed:
     if stack.model is None:
-        raise ValueError(f"{stack.name} is no model")
+        raise ValueError(f"{stack.name} is not a model")
     arch = gpu_instance(stack.model.nodes.instance, where="model.nodes.instance").arch
     return Needed(reference=stack.model.image, architectures=frozenset([ARCHITECTURES[arch]]), of=stack.name)
 

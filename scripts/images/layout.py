@@ -180,7 +180,7 @@ def blob_path(folder: Path, digest: str) -> Path:
     """Where a layout keeps a blob. The digest comes from a document, so it must not lead out of the folder."""
     algorithm, _, value = digest.partition(":")
     if algorithm != "sha256" or not value.isalnum():
-        raise Failure(f"{folder}: {digest!r} is no sha256 digest")
+        raise Failure(f"{folder}: {digest!r} is not a sha256 digest")
     return folder / "blobs" / algorithm / value
 
 

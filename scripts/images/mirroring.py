@@ -41,7 +41,7 @@ def mirror_jobs(
     bare = [name for name in asked if name not in known]
     for name in bare:
         if not is_reference(name) or name.startswith(("oci:", "docker-archive:")):
-            raise bad_input(name, "is no stack and no image of a registry", did_you_mean(name, known))
+            raise bad_input(name, "is neither a stack nor an image in a registry", did_you_mean(name, known))
     if bare and write:
         raise bad_input("--write", f"{bare[0]} is an image, not a stack", "Name the stack whose image it is.")
     if bare and to is None:

@@ -31,7 +31,7 @@ def reference_of(text: str) -> Reference:
     """
     name = text.removeprefix("docker://")
     if not _REFERENCE.match(name):
-        raise bad_input(text, "is no image reference", FORMS)
+        raise bad_input(text, "is not an image reference", FORMS)
     return parse(name)
 
 

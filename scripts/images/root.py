@@ -151,7 +151,7 @@ class _Application:
         folder, _, name = entry.path.rpartition("/")
         parent = self._folder(folder, create=True)
         if parent is None or parent.children is None:
-            raise Failure(f"{self._where}: {entry.path}: {folder} is no folder in the layers below")
+            raise Failure(f"{self._where}: {entry.path}: {folder} is not a folder in the layers below")
         linked = self._target(entry) if entry.kind == "link" else None
         there = parent.children.get(name)
         if entry.kind == "dir" and there is not None and there.is_folder:
@@ -169,7 +169,7 @@ class _Application:
         parent = self._folder(folder, create=False)
         node = (parent.children or {}).get(name) if parent is not None else None
         if node is None or node.is_folder or node.entry is None:
-            raise Failure(f"{self._where}: {entry.path}: its hard link leads to {entry.target}, which is no file")
+            raise Failure(f"{self._where}: {entry.path}: its hard link leads to {entry.target}, which is not a file")
         # containerd applies the link's owner and time to the inode, which is its target's too.
         node.entry.uid, node.entry.gid, node.entry.mtime_ns = entry.uid, entry.gid, entry.mtime_ns
         return node

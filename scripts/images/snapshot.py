@@ -133,7 +133,7 @@ def bake_of(stack: Stack, *, hydrate: str | None, usd_per_gib: float | None) -> 
 def _bake(stack: Stack, specs: ModelSpecs, hydrate: str | None, usd_per_gib: float | None) -> Bake:
     model, volume = stack.model, specs.node.storage.volume
     if model is None:
-        raise ValueError(f"{stack.name} is no model")
+        raise ValueError(f"{stack.name} is not a model")
     gpu = gpu_instance(model.nodes.instance, where="model.nodes.instance")
     letters = model.nodes.zones or stack.environment.network.zones
     zones = zone_names(stack.environment.region, letters)

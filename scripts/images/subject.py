@@ -55,7 +55,7 @@ def subject_of(text: str, instance: str | None, registry: HttpRegistry, director
     if not is_reference(text):
         hint = did_you_mean(text, names(directory)) if names(directory) else ""
         raise bad_input(
-            text, "is no stack and no image", f"{hint} {FORMS} Docker's own images are library/NAME.".strip()
+            text, "is neither a stack nor an image", f"{hint} {FORMS} Docker's own images are library/NAME.".strip()
         )
     node = gpu_instance(instance or DEFAULT_INSTANCE, where="--instance")
     return Subject(

@@ -139,7 +139,7 @@ class TarReader:
         try:
             return int(text, 8) if text else 0
         except ValueError as error:
-            raise Failure(f"{self._where}: {text!r} is no number of a tar header") from error
+            raise Failure(f"{self._where}: {text!r} is not a number in a tar header") from error
 
     # -- extended headers ---------------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class TarReader:
         try:
             return int(records[key])
         except ValueError as error:
-            raise Failure(f"{self._where}: {key}={_shown(records[key])} is no number") from error
+            raise Failure(f"{self._where}: {key}={_shown(records[key])} is not a number") from error
 
     def _time_ns(self, header: bytes, records: dict[str, bytes]) -> int:
         if "mtime" not in records:
@@ -269,7 +269,7 @@ class TarReader:
         try:
             return int(Decimal(records["mtime"].decode("ascii")) * 10**9)
         except (InvalidOperation, UnicodeDecodeError, OverflowError, ValueError) as error:
-            raise Failure(f"{self._where}: mtime={_shown(records['mtime'])} is no time") from error
+            raise Failure(f"{self._where}: mtime={_shown(records['mtime'])} is not a time") from error
 
     # -- sparse files -------------------------------------------------------------------------------------------
 

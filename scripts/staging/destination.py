@@ -71,7 +71,7 @@ class Origin:
         """Resolves and lists the source.
 
         Raises:
-            BadInput: it is not written as it should be, or is no model.
+            BadInput: it is not written as it should be, or is not a model.
             Failure: it cannot be reached or read.
         """
         self.check()

@@ -79,7 +79,7 @@ def stage(
         watch: handed the meter when bytes begin to move.
 
     Raises:
-        BadInput: the source is no model that can be staged.
+        BadInput: the source is not a model that can be staged.
         Failure: the world refused; no manifest was written, and what was sent waits for the next run.
     """
     model = staged_model(source.name, source.revision, where="source")

@@ -162,7 +162,7 @@ def test_prune_does_not_guess_what_an_unpinned_stack_uses(stage: Stage, model_st
         (("--source", "hf:a/b@main", "--to", "weights"), 2, "is not a bucket"),
         (("--to", "s3://weights"), 2, "no source is named"),
         (("--prune", "--to", "s3://weights"), 1, "no such bucket"),
-        (("--verify", "org/name@main", "--to", "s3://weights"), 2, "is no commit"),
+        (("--verify", "org/name@main", "--to", "s3://weights"), 2, "is not a commit"),
         (("--in-cluster", "--source", "hf:a/b@main", "--to", "s3://weights"), 2, "no model stack is named"),
         (("--nonsense",), 2, "No such option"),
     ],

@@ -73,7 +73,7 @@ def test_both_problems_are_told_at_once() -> None:
         staged_model("name", "main", where="model")
     assert [problem.found for problem in error.value.problems] == [
         "'name' is no ORG/NAME",
-        "revision 'main' is no commit",
+        "revision 'main' is not a commit",
     ]
 
 
@@ -81,7 +81,7 @@ def test_a_reference_is_name_and_revision() -> None:
     assert parse_reference(str(MODEL), where="target") == MODEL
     with pytest.raises(BadInput, match="names no revision"):
         parse_reference("org/name", where="target")
-    with pytest.raises(BadInput, match="is no commit"):
+    with pytest.raises(BadInput, match="is not a commit"):
         parse_reference("org/name@main", where="target")
 
 
@@ -128,7 +128,7 @@ def test_a_manifest_reads_like_this() -> None:
         ({"format": 2}, "format 2 is unknown"),
         ({"files": []}, "do not add up"),
         ({"total_bytes": 4}, "do not add up"),
-        ({"revision": "main"}, "is no commit"),
+        ({"revision": "main"}, "is not a commit"),
         ({"files": [{"path": "a", "bytes": 1, "sha256": "xyz", "crc32": "00000000"}]}, "no complete manifest"),
         ({"files": [{"path": "a"}]}, "no complete manifest"),
         ({"facts": {"name": "x"}}, "no complete manifest"),

@@ -19,7 +19,7 @@ from infra.stack_file import names, read
 
 @pytest.mark.parametrize("name", ["dev-UPPER", "dev-x.y", "dev-ü", "dev-a b", "dev-", "-h", "../../../etc/passwd", ""])
 def test_a_name_that_no_stack_can_have(name: str, stacks: Path) -> None:
-    with pytest.raises(BadInput, match="is no name of a stack"):
+    with pytest.raises(BadInput, match="is not a valid stack name"):
         read(name, stacks)
 
 

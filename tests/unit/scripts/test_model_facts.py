@@ -154,8 +154,8 @@ def test_a_hub_that_does_not_answer(tmp_path: Path, error: Exception, words: str
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (NotASafetensorsRepoError("no safetensors"), "org/name is no model that can be streamed: no safetensors"),
-        (HFValidationError("--"), "'org/name' is no name on the hub"),
+        (NotASafetensorsRepoError("no safetensors"), "org/name is not a model that can be streamed: no safetensors"),
+        (HFValidationError("--"), "'org/name' is not a name on the hub"),
     ],
 )
 def test_a_repository_that_is_no_model(tmp_path: Path, error: Exception, words: str) -> None:

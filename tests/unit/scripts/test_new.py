@@ -106,7 +106,7 @@ def test_a_hub_behind_a_closed_port(
 @pytest.mark.parametrize("name", ["\u00dc b/../x", "", "Big", "-big", "big-", "a" * 60, "big\n"])
 def test_a_name_no_stack_can_have_is_refused_before_the_hub_is_asked(stacks: Path, name: str) -> None:
     api = hub()
-    with pytest.raises(BadInput, match=r"--name: .* is no name of a stack\. Give 1 to 59 lower-case letters"):
+    with pytest.raises(BadInput, match=r"--name: .* is not a valid stack name\. Give 1 to 59 lower-case letters"):
         write_stack(Request(environment="dev", model="Foo/Bar", name=name, directory=stacks), api=api)
     assert api.mock_calls == []
     assert sorted(path.name for path in stacks.iterdir()) == ["Pulumi.dev.yaml"]
@@ -115,11 +115,11 @@ def test_a_name_no_stack_can_have_is_refused_before_the_hub_is_asked(stacks: Pat
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"environment": "prod"}, "is no environment stack"),
+        ({"environment": "prod"}, "is not an environment stack"),
         ({"instance": "g4dn.xlarge"}, "does not fit"),
         ({"instance": "g6e.4xlage"}, "g6e.4xlarge"),
         ({"slo_s": 10}, "The fastest that fits"),
-        ({"model": "no model"}, "is no model"),
+        ({"model": "no model"}, "is not a model"),
     ],
 )
 def test_what_cannot_be_written(stacks: Path, changes: dict[str, Any], words: str) -> None:

@@ -339,7 +339,7 @@ def test_a_hub_that_answers_no_commit(
     images.add_image("v0.33.0", layers=LAYERS)
     served.routes[f"/api/models/{SOURCE}/revision/main"] = Answer(content={"id": SOURCE, "sha": sha})
     words = failing(unpinned, lambda: pin(QWEN, unpinned.parent, hub, registry))
-    assert words == f"the hub answered {sha!r} for {SOURCE}@main, which is no commit"
+    assert words == f"the hub answered {sha!r} for {SOURCE}@main, which is not a commit"
 
 
 def test_a_hub_that_answers_something_else(

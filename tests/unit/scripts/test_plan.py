@@ -220,7 +220,7 @@ def test_a_stack_is_planned_as_configured(capsys: pytest.CaptureFixture[str]) ->
         (["dev-llama-3-1-8b", "--model", "x/y"], "2 things to plan"),
         (["dev"], "is an environment"),
         (["dev-lama"], "dev-llama-3-1-8b"),
-        (["--model", "not a model"], "is no model"),
+        (["--model", "not a model"], "is not a model"),
         (["--model", "meta-llama/Llama-3.1-8B-Instruct", "--context", "1000000"], "ends at 131,072 tokens"),
         (["--scenario", "/nowhere.yaml"], "cannot be read"),
         (["--model", "/nowhere.json"], "cannot be read"),

@@ -84,7 +84,7 @@ def test_a_ledger_of_the_launcher(tmp_path: Path) -> None:
     [
         ("{", "is no JSON"),
         ("{}", "has no `phases_s`"),
-        ('{"phases_s": {"boot": 1}}', "is no phase"),
+        ('{"phases_s": {"boot": 1}}', "is not a phase"),
         ('{"phases_s": {"node": -1}}', "found -1"),
         ('{"phases_s": {"node": "long"}}', "found 'long'"),
     ],

@@ -258,7 +258,7 @@ ODD: dict[str, object] = {
     "an index whose entries have no digest": {"manifests": [{"platform": {"os": "linux", "architecture": "amd64"}}]},
     "an index whose entries are text": {"manifests": ["x"]},
     "layers without a size": {"layers": [{"digest": DIGEST}]},
-    "a size that is no number": {"layers": [{"size": "large"}]},
+    "a size that is not a number": {"layers": [{"size": "large"}]},
 }
 
 

@@ -198,13 +198,15 @@ def test_the_list_leads_nowhere_else(rendered: dict[str, Rendering], tmp_path: P
 def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], below_it: str) -> None:
     (tmp_path / "file").write_text("")
     assert run(["render", "dev", "-o", str(tmp_path / "file" / below_it)]) == 2
-    words = f"error: -o / --output: {tmp_path / 'file'} is no folder. Name a folder; it is made where there is none.\n"
+    words = (
+        f"error: -o / --output: {tmp_path / 'file'} is not a folder. Name a folder; it is made where there is none.\n"
+    )
     assert capsys.readouterr().err.endswith(words)
 
 
 def test_a_device_is_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["render", "dev", "-o", os.devnull]) == 2
-    assert f"error: -o / --output: {os.devnull} is no folder. " in capsys.readouterr().err
+    assert f"error: -o / --output: {os.devnull} is not a folder. " in capsys.readouterr().err
 
 
 # ---- for a person ---------------------------------------------------------------------------------------------------
@@ -275,7 +277,7 @@ def test_an_unknown_stack_is_refused_before_any_work(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("name", ["../dev", "dev/../dev", ".", "DEV", "dev\n"])
 def test_a_stacks_name_is_no_path(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert run(["render", name]) == 2
-    assert re.match("error: .*: (is no name of a stack|there is no stack file)", capsys.readouterr().err, re.DOTALL)
+    assert re.match("error: .*: (is not a valid stack name|there is no stack file)", capsys.readouterr().err, re.DOTALL)
 
 
 def from_folder(monkeypatch: pytest.MonkeyPatch, stacks: Path) -> None:

@@ -165,9 +165,9 @@ def test_a_layer_bomb_is_refused() -> None:
     ("text", "words"),
     [
         ("instance: [", "is no YAML"),
-        ("- a\n- b\n", "is no mapping"),
+        ("- a\n- b\n", "is not a mapping"),
         ("instance: g6.xlarge\ninstance: g5.xlarge\n", "stands twice"),
-        ("", "is no mapping"),
+        ("", "is not a mapping"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:

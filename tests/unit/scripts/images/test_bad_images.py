@@ -80,7 +80,7 @@ CASES: dict[str, tuple[MadeImage, str]] = {
     "absolute path": (image(named("/etc/passwd")), "'/etc/passwd': an absolute path: refused"),
     "path upwards": (image(named("a/../../etc/passwd")), "leads out of the root: refused"),
     "hard link upwards": (image(named("a", type=tarfile.LNKTYPE, linkname="../b")), "leads out of the root: refused"),
-    "hard link to nothing": (image(named("a", type=tarfile.LNKTYPE, linkname="b")), "leads to b, which is no file"),
+    "hard link to nothing": (image(named("a", type=tarfile.LNKTYPE, linkname="b")), "leads to b, which is not a file"),
     "no tar": (
         image(b"these five hundred and twelve bytes are no tar header".ljust(1024, b"!")),
         "its checksum is wrong",
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[MadeImage, str]] = {
         image(Tar().symlink("a", "b").symlink("b", "a").file("a/x")),
         "symlinks that lead in a circle",
     ),
-    "parent is a file": (image(Tar().file("a").file("a/x")), "a is no folder"),
+    "parent is a file": (image(Tar().file("a").file("a/x")), "a is not a folder"),
     "more layers than the configuration": (
         image(GOOD, config={"rootfs": {"type": "layers", "diff_ids": []}}),
         "the manifest lists 1 layers, the configuration 0",

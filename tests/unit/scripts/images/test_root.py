@@ -84,5 +84,5 @@ def test_a_folder_that_no_layer_lists_is_there_all_the_same(tmp_path: Path) -> N
 
 
 def test_what_no_runtime_could_apply_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="layer 1: a/b: a is no folder"):
+    with pytest.raises(Failure, match="layer 1: a/b: a is not a folder"):
         root_of(tmp_path, Tar().file("a"), Tar().file("a/b"))

@@ -139,8 +139,8 @@ def test_an_archive_may_end_with_or_without_its_mark(end: int) -> None:
     [
         (Tar().file("a").bytes()[:700], "truncated"),
         (Tar().file("a", b"").bytes()[:512] + bytes(512) + b"x" * 512, "something follows the tar stream's end"),
-        (Tar().file("a", pax_headers={"mtime": "soon"}).bytes(), "is no time"),
-        (Tar().file("a", pax_headers={"uid": "me"}).bytes(), "is no number"),
+        (Tar().file("a", pax_headers={"mtime": "soon"}).bytes(), "is not a time"),
+        (Tar().file("a", pax_headers={"uid": "me"}).bytes(), "is not a number"),
         (Tar().file("a", pax_headers={"SCHILY.xattr.user.big": "x" * (2 << 20)}).bytes(), "not trusted"),
     ],
 )
