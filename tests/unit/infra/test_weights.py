@@ -130,8 +130,9 @@ def test_unfinished_uploads_stop_billing(declared: Declared) -> None:
     assert rules[0]["filter"] == {"prefix": ""}
 
 
-def test_weights_are_never_expired(declared: Declared) -> None:
-    assert not [rule for rule in one(declared("dev"), GUARDS[3]).inputs["rules"] if "expiration" in rule]
+def test_only_compile_caches_expire_and_weights_never_do(declared: Declared) -> None:
+    rules = one(declared("dev"), GUARDS[3]).inputs["rules"]
+    assert [rule["filter"] for rule in rules if "expiration" in rule] == [{"prefix": "cache/"}]
 
 
 def test_a_model_neither_makes_nor_changes_a_bucket(declared: Declared) -> None:

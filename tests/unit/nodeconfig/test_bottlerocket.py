@@ -161,9 +161,13 @@ def test_nothing_is_shared_unless_asked_for() -> None:
 @pytest.mark.parametrize("storage", ["nvme", "ebs"])
 @pytest.mark.parametrize("metrics", [True, False])
 def test_time_slicing(storage: str, *, metrics: bool) -> None:
+    """Never renamed: the cluster autoscaler looks for nvidia.com/gpu on every node with an accelerator's label."""
     found = settings(node(storage=on(storage), metrics=metrics, sharing=Sharing(time_slicing=4)))
     assert found["kubelet-device-plugins"] == {
-        "nvidia": {"device-sharing-strategy": "time-slicing", "time-slicing": {"replicas": 4}}
+        "nvidia": {
+            "device-sharing-strategy": "time-slicing",
+            "time-slicing": {"replicas": 4, "rename-by-default": False},
+        }
     }
 
 

@@ -28,7 +28,9 @@ def manifest(document: dict[str, Any]) -> tuple[str, bytes]:
     return f"sha256:{hashlib.sha256(content).hexdigest()}", content
 
 
-DIGEST, IMAGE = manifest({"layers": [{"size": 5_000_000_000}, {"size": 4_000_000_000}]})
+DIGEST, IMAGE = manifest(
+    {"layers": [{"digest": f"sha256:{'1' * 64}", "size": size} for size in (5_000_000_000, 4_000_000_000)]}
+)
 OTHER = {"manifests": [{"digest": DIGEST, "platform": {"os": "linux", "architecture": "arm64"}}]}
 ODD = {"manifests": ["arm64"]}
 
@@ -66,7 +68,7 @@ CASES: list[tuple[str, str, Answer, Verdict, str]] = [
     ("no access", DIGEST, always(401), WARN, "refuses access"),
     ("forbidden", DIGEST, always(403), WARN, "refuses access"),
     ("a proxy's page", DIGEST, always(200, b"<html>"), WARN, "do not match their digest"),
-    ("of no known shape", manifest(ODD)[0], always(200, manifest(ODD)[1]), WARN, "no known shape"),
+    ("of no known shape", manifest(ODD)[0], always(200, manifest(ODD)[1]), WARN, "is it a container image"),
     ("not there", DIGEST, always(404), FAIL, f"registry.example.com has no vllm:{DIGEST}"),
     ("of another machine", manifest(OTHER)[0], always(200, manifest(OTHER)[1]), FAIL, "not built for linux/amd64"),
 ]
