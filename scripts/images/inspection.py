@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from budget.estimate import Estimate
 from budget.image import without_waste
 from budget.scenario import LayerCase
+from scripts.figures import size
 from scripts.images.codec import Codec
 from scripts.images.cut import LAYER_S, even_cut
 from scripts.images.findings import Finding, findings
@@ -171,7 +172,7 @@ def _even(root: Root, puller: Puller, sizes: Sequence[Sizes], codec: Codec) -> T
     largest = max(each.bytes for each in sizes)
     return (
         "repack",
-        f"`coldstart image repack` into {len(cut.layers)} even layers; the largest now has {largest / 1e9:.2f} GB",
+        f"`coldstart image repack` into {len(cut.layers)} even layers; the largest now has {size(largest)}",
         cut.estimate.expected_s + LAYER_S * (len(cut.layers) - len(sizes)),
     )
 
@@ -196,7 +197,7 @@ def _slim(waste: Sequence[int], puller: Puller, sizes: Sequence[Sizes], codec: C
     slimmed = [Sizes(bytes=each.bytes, unpacked_bytes=each.unpacked_bytes or 0.0) for each in without_waste(cases)]
     if not slimmed:
         return None
-    return "slim", f"remove what the findings name, {sum(waste) / 1e9:.2f} GB", puller.soci(slimmed, codec).expected_s
+    return "slim", f"remove what the findings name, {size(sum(waste))}", puller.soci(slimmed, codec).expected_s
 
 
 def _zstd(puller: Puller, sizes: Sequence[Sizes], codec: Codec) -> Tried:

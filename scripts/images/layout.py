@@ -31,7 +31,7 @@ class LayoutSource:
     def image(self, architecture: str) -> Image:
         """See `Source`."""
         if not (self._folder / "oci-layout").is_file():
-            raise bad_input(self.name, "is no OCI layout folder", "One holds the files oci-layout and index.json.")
+            raise bad_input(self.name, "is not an OCI layout folder", "One holds the files oci-layout and index.json.")
         digest = self._digest()
         manifest = document(self.name, "manifest", self._checked(digest))
         if "manifests" in manifest:

@@ -142,10 +142,10 @@ def test_bytes_that_are_not_those_of_the_digest(tmp_path: Path, capsys: pytest.C
     [
         (["inspect", "dev-lama-3-1-8b"], "Did you mean dev-llama-3-1-8b?"),
         (["inspect", "dev"], "is an environment"),
-        (["inspect", "host.example/UPPER:tag"], "no stack and no image"),
+        (["inspect", "host.example/UPPER:tag"], "neither a stack nor an image"),
         (["inspect", "x:1", "--instance", "g6e.2xlarg"], "g6e.2xlarge"),
         (["inspect", "x:1", "--instance", "m7i.large"], "m7i.large"),
-        (["inspect", "oci:/nowhere:v1"], "is no OCI layout folder"),
+        (["inspect", "oci:/nowhere:v1"], "is not an OCI layout folder"),
         (["inspect", "oci:"], "names no path"),
         (["inspect", "docker-archive:/nowhere.tar"], "cannot be read"),
         (["inspect", "127.0.0.1:9/x:1", "--write"], "is an image, not a stack"),
