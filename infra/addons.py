@@ -10,8 +10,8 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
+from infra.environment_settings import Presence
 from infra.identity import PodIdentity, PodIdentityArgs
-from infra.settings import Presence
 
 BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """Daemon sets that a node needs before it is Ready."""

@@ -18,8 +18,9 @@ from budget.price import (
     volume_cost,
 )
 from infra.environment import SYSTEM_VOLUME
+from infra.environment_settings import Egress, Environment
+from infra.model_settings import Model
 from infra.network import INTERFACE_ENDPOINTS, NO_EGRESS_ENDPOINTS
-from infra.settings import Egress, Environment, Model
 from infra.specs import ModelSpecs, nodes_for
 from infra.stack_file import Stack
 

@@ -9,13 +9,14 @@ from budget.disk import GP3_DEFAULT_IOPS, GP3_DEFAULT_MIB_S
 from infra.accounts import bucket_name, cluster_name, environment_tags, partition_of, zone_names
 from infra.addons import AFTER_NODES, BEFORE_NODES, Addons, AddonsArgs, Controllers, ControllersArgs
 from infra.cluster import Cluster, ClusterArgs
+from infra.environment_settings import Environment
 from infra.identity import NODE_POLICIES, PodIdentity, PodIdentityArgs, service_role
+from infra.model_settings import Capacity
 from infra.network import Network, NetworkArgs
 from infra.nodes import DataVolume, NodeGroup, NodeGroupArgs
 from infra.providers import aws_provider, bottlerocket_build, kubernetes_provider
 from infra.recorder import Recorder, RecorderArgs, recorder_spec
 from infra.reference import EnvironmentOutputs
-from infra.settings import Capacity, Environment
 from infra.stack_file import Stack
 from infra.weight_access import EVERY_MODEL, stager_policy
 from infra.weights import WeightBucket, WeightBucketArgs

@@ -6,7 +6,8 @@ import ipaddress
 from collections.abc import Iterator
 
 from budget.problems import Problem
-from infra.settings import DIGEST, Egress, Environment, Presence
+from infra.environment_settings import Egress, Environment, Presence
+from infra.setting import DIGEST
 
 KUBERNETES_OLDEST = (1, 35)
 """1.34 leaves EKS standard support on 2 December 2026 (EKS release calendar)."""

@@ -30,8 +30,9 @@ from budget.scenario import (
 )
 from budget.scenario import WeightsPath as BudgetPath
 from budget.streamer import rank_connections, rank_memory_limit_bytes, streamer_clients, streamer_release
-from infra.settings import DIGEST, LayerCodec, Model, Profile, WeightsPath
-from infra.settings import ImageFacts as StatedImage
+from infra.model_settings import ImageFacts as StatedImage
+from infra.model_settings import LayerCodec, Model, Profile, WeightsPath
+from infra.setting import DIGEST
 from infra.stack_file import Stack, facts_path
 from nodeconfig.bottlerocket import NodeSpec, Sharing
 from nodeconfig.storage import Storage

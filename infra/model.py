@@ -14,11 +14,11 @@ import pulumi_kubernetes as k8s
 from infra.accounts import environment_tags, expires_after, partition_of
 from infra.expiry import ExpiringGroup, Expiry, ExpiryArgs
 from infra.identity import PodIdentity, PodIdentityArgs
+from infra.model_settings import Capacity, Model
 from infra.nodes import DataVolume, NodeGroup, NodeGroupArgs
 from infra.paused import SCALED_OBJECT_HOLD, asleep
 from infra.providers import aws_provider, bottlerocket_build, kubernetes_provider
 from infra.reference import EnvironmentOutputs, environment_outputs, subnets_in
-from infra.settings import Capacity, Model
 from infra.specs import API_KEY_SECRET, ModelSpecs, cache_prefix
 from infra.stack_file import Stack
 from infra.staged_gate import once_staged

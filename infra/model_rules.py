@@ -19,9 +19,11 @@ from budget.price import prices
 from budget.problems import BadInput, Problem
 from infra import volume_rules, weight_rules
 from infra.environment_rules import numbers, release_problem
+from infra.environment_settings import Egress
 from infra.forecast import budget, cuda_of, facts_of_model, scenario, slo_problem, tensor_parallel, vllm_version
 from infra.guardrails import MOST_NODES
-from infra.settings import DIGEST, Capacity, Egress, Model, Nodes
+from infra.model_settings import Capacity, Model, Nodes
+from infra.setting import DIGEST
 from infra.specs import ModelSpecs, model_specs
 from infra.stack_file import Stack
 from nodeconfig import bottlerocket

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.settings import Egress
+from infra.environment_settings import Egress
 
 INTERFACE_ENDPOINTS = ("ecr.api", "ecr.dkr", "sts", "eks-auth", "ec2", "logs")
 """What a node calls while it starts and a pod while it gets its identity."""

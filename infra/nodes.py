@@ -11,8 +11,8 @@ import pulumi
 import pulumi_aws as aws
 
 from budget.cost import OS_VOLUME_GIB
+from infra.model_settings import Capacity
 from infra.paused import GROUP_SIZES
-from infra.settings import Capacity
 from serving.placement import GPU_RESOURCE, Taint
 
 AMI_TYPES: Mapping[tuple[str, bool], str] = {

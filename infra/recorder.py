@@ -12,7 +12,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.settings import Recorder as Settings
+from infra.environment_settings import Recorder as Settings
 from serving.recorder import ENTRY, RecorderSpec, objects
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from budget.problems import BadInput, Problem
 from infra import cost_rules, environment_rules, model_rules, name_rules
-from infra.settings import Model
+from infra.model_settings import Model
 from infra.stack_file import Stack
 
 

@@ -35,7 +35,7 @@ from infra.forecast import (
     tensor_parallel,
     vllm_version,
 )
-from infra.settings import Model, Profile, Volume, WeightsPath
+from infra.model_settings import Model, Profile, Volume, WeightsPath
 from infra.stack_file import Stack
 from nodeconfig.bottlerocket import NodeSpec
 from nodeconfig.soci import Tuned, Tuning, tune

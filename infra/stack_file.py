@@ -17,8 +17,10 @@ from pydantic_core import ErrorDetails
 
 from budget.models import ModelFacts, facts_document, facts_from
 from budget.problems import BadInput, Problem, bad_input, did_you_mean
+from infra.environment_settings import Environment
+from infra.model_settings import Model
 from infra.paused import CONFIG_KEY
-from infra.settings import KINDS, Environment, Model
+from infra.settings import KINDS
 from infra.shapes import EXAMPLES
 
 PROJECT = "coldstart"

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from budget.disk import GP3_DEFAULT_IOPS, GP3_IOPS_PER_MIB_S, SOCI_FLOOR_MIB_S, volume_mb_s
 from budget.instances import Instance
 from budget.problems import Problem
-from infra.settings import DIGEST, Disk, Model, Nodes
+from infra.model_settings import Disk, Model, Nodes
+from infra.setting import DIGEST
 from infra.specs import ModelSpecs
 
 WHERE = "model.nodes.volume"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from budget.instances import GIB
 from budget.models import ModelFacts
 from budget.problems import Problem
-from infra.settings import Model, WeightsPath
+from infra.model_settings import Model, WeightsPath
 
 WHERE = "model.weights"
 

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from budget.problems import BadInput, bad_input
-from infra.settings import Environment
+from infra.environment_settings import Environment
 from infra.stack_file import STACKS, read
 from scripts.account.audit import Scope, audit, environments
 from scripts.account.kinds import KINDS

@@ -50,7 +50,7 @@ def markdown() -> str:
         "# Settings",
         "",
         "Every key of a stack file, below `coldstart:`. Made by `coldstart explain --markdown > docs/settings.md`; the",
-        "source is infra/settings.py.",
+        "source is infra/environment_settings.py and infra/model_settings.py.",
     ]
     for kind, tree in KINDS.items():
         lines += ["", f"## {kind}", "", _sentence(tree)]

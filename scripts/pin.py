@@ -15,7 +15,8 @@ from huggingface_hub.errors import GatedRepoError, HFValidationError, Repository
 from budget.instances import gpu_instance
 from budget.models import ModelFacts, known_models
 from budget.problems import bad_input
-from infra.settings import REVISION, Model
+from infra.model_settings import Model
+from infra.setting import REVISION
 from infra.stack_file import PROJECT, STACKS, Stack, facts_path, path_of, read, write_facts
 from scripts.failure import Failure
 from scripts.model_facts import HUB_ERRORS, facts_at, unanswered

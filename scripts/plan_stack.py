@@ -15,8 +15,8 @@ from budget.scenario import EngineCase, HostCase, ImageCase, ModelCase, NodeCase
 from infra.accounts import partition_of
 from infra.bill import bill
 from infra.forecast import factors_of, scenario
+from infra.model_settings import Model
 from infra.rules import contradictions
-from infra.settings import Model
 from infra.specs import model_specs
 from infra.stack_file import Stack, names, read
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, cast
 
-from infra.settings import Presence
+from infra.environment_settings import Presence
 from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, unknown, warned
 from scripts.cluster.api import KubernetesApi, Refused, Unreachable
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from botocore.exceptions import ClientError
 
-from infra.settings import DIGEST
+from infra.setting import DIGEST
 from scripts.account.refusals import is_gone
 from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, unknown, warned
 from scripts.failure import Failure

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from infra.accounts import APPLICATION, bucket_name, partition_of
-from infra.settings import Model
+from infra.model_settings import Model
 from infra.specs import ModelSpecs
 from infra.stack_file import Stack
 from scripts.account.session import Account, Clients

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from budget.instances import instance as instance_type
 from budget.instances import instances
-from infra.settings import Capacity
+from infra.model_settings import Capacity
 from infra.specs import nodes_for
 from scripts.account.refusals import code_of
 from scripts.account.session import Clients

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from infra.accounts import zone_names
-from infra.settings import Capacity
+from infra.model_settings import Capacity
 from scripts.checks.finding import Check, Finding, Subject, always, failed, passed, warned
 
 if TYPE_CHECKING:

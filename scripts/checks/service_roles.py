@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from botocore.exceptions import ClientError
 
-from infra.settings import Capacity
+from infra.model_settings import Capacity
 from scripts.account.refusals import is_gone
 from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, passed, warned
 

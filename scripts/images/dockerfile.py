@@ -11,7 +11,7 @@ import jinja2
 
 from budget.problems import bad_input
 from infra.forecast import vllm_version
-from infra.settings import Profile
+from infra.model_settings import Profile
 from infra.stack_file import Stack
 from scripts.failure import Failure
 

@@ -13,7 +13,7 @@ import yaml
 
 from budget.instances import gpu_instance
 from infra.addons import AUTOSCALER, KEDA, Chart
-from infra.settings import Egress, Environment, Presence
+from infra.environment_settings import Egress, Environment, Presence
 from infra.stack_file import STACKS, Stack, names, read
 from scripts.failure import Failure
 from scripts.images.subject import ARCHITECTURES

@@ -21,7 +21,8 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from budget.problems import BadInput
-from infra.settings import Environment, Model
+from infra.environment_settings import Environment
+from infra.model_settings import Model
 from infra.stack_file import Stack
 from scripts import stage_in_cluster
 from scripts.failure import Failure

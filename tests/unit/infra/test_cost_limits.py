@@ -105,7 +105,7 @@ def test_the_same_limit_stops_the_program(stacks: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("0h", "no time at all"),
+        ("0h", "not a length of time"),
         ("2026-13-01", "is not a time: month must be in"),
         ("2026-12-01T25:00Z", "is not a time: hour must be in"),
         ("8 hours", "found '8 hours'"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pulumi_aws import ec2, eks
 
+from infra.model_settings import Capacity
 from infra.nodes import AMI_TYPES, CAPACITY_TYPES
-from infra.settings import Capacity
 from serving.placement import GPU_TAINT
 from tests.unit.infra.declared_nodes import LARGE, LLAMA, MODELS, QWEN, RESERVED, Declared, groups, templates
 

@@ -14,7 +14,7 @@ from budget.plan import Plan
 from budget.price import prices
 from budget.problems import BadInput
 from infra.forecast import scenario
-from infra.settings import Model
+from infra.model_settings import Model
 from infra.specs import model_specs
 from infra.stack_file import Stack, config_of, names, parse, read
 from scripts.plan_stack import SCENARIO_KEYS, STACK_KEYS, in_stack_keys, model_plan, stack_plan

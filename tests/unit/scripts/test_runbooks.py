@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from infra.settings import Environment, Model
+from infra.environment_settings import Environment
+from infra.model_settings import Model
 from scripts.cli import VERBS
 
 FOLDER = Path(__file__).parents[3] / "docs" / "runbooks"

@@ -17,7 +17,7 @@ from moto import mock_aws
 
 from budget.problems import BadInput
 from infra.addons import Chart
-from infra.settings import Addons, Egress, Presence, Recorder
+from infra.environment_settings import Addons, Egress, Presence, Recorder
 from infra.stack_file import read
 from scripts.cli import run
 from scripts.failure import Failure
