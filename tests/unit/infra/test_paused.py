@@ -47,11 +47,7 @@ def test_what_is_made_meanwhile_is_made_asleep(paused: Path) -> None:
     assert group.inputs["scalingConfig"]["desiredSize"] == group.inputs["scalingConfig"]["minSize"] == 0
     assert group.inputs["scalingConfig"]["maxSize"] == 4, "EKS takes no maximum of zero; the hold is Auto Scaling's"
     (scaled,) = found.of_type("ScaledObject")
-    # The hold wins over the minimum: KEDA looks at it first.
-    assert scaled.inputs["metadata"]["annotations"] == {
-        "autoscaling.keda.sh/force-activation": "true",
-        "autoscaling.keda.sh/paused-replicas": "0",
-    }
+    assert scaled.inputs["metadata"]["annotations"] == {"autoscaling.keda.sh/paused-replicas": "0"}
 
 
 def test_the_mark_is_one_line_and_comes_and_goes(stacks: Path) -> None:

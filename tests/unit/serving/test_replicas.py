@@ -41,10 +41,11 @@ def test_a_rollout_ends_at_any_number_of_replicas(most: int, data: st.DataObject
 
 def test_the_minimum_comes_although_nothing_answers_yet() -> None:
     """KEDA does nothing while its triggers fail, and without a replica they do."""
-    key = "autoscaling.keda.sh/force-activation"
-    assert by_kind(scaled(min_replicas=1, max_replicas=2))["ScaledObject"]["metadata"]["annotations"] == {key: "true"}
-    asleep = by_kind(scaled(min_replicas=0, max_replicas=2, schedule=(WINDOW,)))["ScaledObject"]
-    assert "annotations" not in asleep["metadata"]
+    triggers = by_kind(scaled(min_replicas=2, max_replicas=3))["ScaledObject"]["spec"]["triggers"]
+    (all_year,) = [trigger["metadata"] for trigger in triggers if trigger["type"] == "cron"]
+    assert all_year == {"timezone": "UTC", "start": "0 0 1 1 *", "end": "59 23 31 12 *", "desiredReplicas": "2"}
+    asleep = by_kind(scaled(min_replicas=0, max_replicas=2, schedule=(WINDOW,)))["ScaledObject"]["spec"]["triggers"]
+    assert [trigger["metadata"]["start"] for trigger in asleep if trigger["type"] == "cron"] == [WINDOW.start]
 
 
 def test_no_replica_at_first_so_that_up_never_waits_for_a_gpu() -> None:
