@@ -142,6 +142,7 @@ def test_hadolint_has_nothing_to_say(stack: str, more: dict[str, str], tmp_path:
         arguments += ["--requirements", str(tmp_path / "lock.txt")]
     if "wheels" in more:
         (tmp_path / "wheels").mkdir()
+        wheel(tmp_path / "wheels", "vllm", "0.33.0", {"vllm/__init__.py": b""})
         arguments += ["--wheels", str(tmp_path / "wheels")]
     assert run(["image", "build", stack, *arguments, "-o", str(tmp_path / "context")]) == 0
     said = subprocess.run(
