@@ -262,13 +262,13 @@ def streamer_bytes(model: Model) -> int | None:
 
 
 def _pull(node: NodeSpec, codec: LayerCodec) -> PullCase:
-    soci, gzip = node.soci, "igzip" if node.instance.arch == "x86_64" else "unpigz"
+    soci = node.soci
     return PullCase(
         snapshotter="soci",
         downloads=soci.downloads.value,
         unpacks=soci.unpacks.value,
         chunk_bytes=soci.chunk_mib.value * 2**20,
-        decompressor="zstd" if codec is LayerCodec.ZSTD else gzip,
+        decompressor="zstd" if codec is LayerCodec.ZSTD else "igzip",
         discard=soci.discard,
     )
 

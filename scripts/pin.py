@@ -20,12 +20,11 @@ from infra.setting import REVISION
 from infra.stack_file import PROJECT, STACKS, Stack, facts_path, path_of, read, write_facts
 from scripts.failure import Failure
 from scripts.model_facts import HUB_ERRORS, facts_at, unanswered
-from scripts.registry import HttpRegistry, ImagePin, Registry
+from scripts.registry import ARCHITECTURES, HttpRegistry, ImagePin, Registry
 from scripts.stack_edit import edited, in_a_line
 
 UNPINNED_COMMENT = "# No digest is known for this tag here"
 """What a shipped file says of an image without a digest; it goes once there is one."""
-ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 
 
 class Hub(Protocol):

@@ -25,6 +25,8 @@ import httpx2 as httpx
 from scripts.failure import Failure
 from scripts.image_document import document
 
+ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+"""Instance table → image platform."""
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",

@@ -11,8 +11,7 @@ from infra.setting import DIGEST
 from scripts.account.refusals import is_gone
 from scripts.checks.finding import Check, Finding, Permission, Subject, Wanted, failed, passed, unknown, warned
 from scripts.failure import Failure
-from scripts.images.subject import ARCHITECTURES
-from scripts.registry import NotThere
+from scripts.registry import ARCHITECTURES, NotThere
 
 ECR = re.compile(
     r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(?P<repository>[^:@]+)"

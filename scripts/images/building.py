@@ -15,8 +15,7 @@ from infra.stack_file import STACKS, read
 from scripts.images.builder import builder_at_hand
 from scripts.images.dockerfile import BASE, UNRESOLVED, recipe_of, write_context
 from scripts.images.places import reference_of
-from scripts.images.subject import ARCHITECTURES
-from scripts.registry import HttpRegistry
+from scripts.registry import ARCHITECTURES, HttpRegistry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

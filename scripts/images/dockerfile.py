@@ -25,7 +25,7 @@ USER = 65532
 """The user that distroless images call nonroot; never one that exists on the node."""
 STREAMER = "runai-model-streamer[s3]"
 TEMPLATES = Path(__file__).parent / "templates"
-_PINNED = re.compile(r"^[A-Za-z0-9][\w.-]*(\[[\w,. -]+\])?\s*(==\s*[\w.!+*-]+|@\s*\S+)(\s|;|$)")
+_PINNED = re.compile(r"^[A-Za-z0-9][\w.-]*(\[[\w,. -]+\])?\s*(==\s*[\w.!+-]+|@\s*\S+)(\s|;|$)")
 """A name, extras, and one version or the address of one wheel."""
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 

@@ -16,7 +16,7 @@ from infra.addons import AUTOSCALER, KEDA, Chart
 from infra.environment_settings import Egress, Environment, Presence
 from infra.stack_file import STACKS, Stack, names, read
 from scripts.failure import Failure
-from scripts.images.subject import ARCHITECTURES
+from scripts.registry import ARCHITECTURES
 
 TIMEOUT_S = 30
 SYSTEM_ARCHITECTURE = "amd64"

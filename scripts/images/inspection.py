@@ -95,7 +95,7 @@ def sizes_of(layers: Sequence[Layer], *, stored_compressed: bool) -> Sequence[Si
     """
     return [
         Sizes(
-            bytes=layer.bytes if stored_compressed else layer.unpacked_bytes / ASSUMED_RATIO,
+            bytes=layer.bytes if stored_compressed or layer.codec != "none" else layer.unpacked_bytes / ASSUMED_RATIO,
             unpacked_bytes=layer.unpacked_bytes,
         )
         for layer in layers
@@ -182,9 +182,9 @@ def _waste(found: Sequence[Finding], sizes: Sequence[Sizes]) -> Sequence[int]:
     waste = [0] * len(sizes)
     for finding in found:
         if finding.bytes:
-            for layer, size in finding.layers.items():
-                waste[layer] += size
-    return [min(each, round(size.bytes)) for each, size in zip(waste, sizes, strict=True)]
+            for layer, found_bytes in finding.layers.items():
+                waste[layer] += found_bytes
+    return [min(each, round(layer.bytes)) for each, layer in zip(waste, sizes, strict=True)]
 
 
 def _slim(waste: Sequence[int], puller: Puller, sizes: Sequence[Sizes], codec: Codec) -> Tried:

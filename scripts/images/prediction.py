@@ -51,7 +51,7 @@ class Puller:
     def soci(self, layers: Sequence[Sizes], codec: Codec) -> Estimate:
         """Seconds with SOCI parallel pull, tuned as the project configures nodes."""
         pull = self._tuning(layers) if self.tuned else self.scenario.pull
-        return self._predict(layers, replace(pull, decompressor=self._decompressor(codec)))
+        return self._predict(layers, replace(pull, decompressor="zstd" if codec == "zstd" else "igzip"))
 
     def containerd(self, layers: Sequence[Sizes], codec: Codec) -> Estimate:
         """Seconds with default containerd."""
@@ -74,11 +74,6 @@ class Puller:
             chunk_bytes=tuning.chunk_mib.value * 2**20,
             discard=tuning.discard,
         )
-
-    def _decompressor(self, codec: Codec) -> str:
-        if codec == "zstd":
-            return "zstd"
-        return "igzip" if self.instance.arch == "x86_64" else "unpigz"
 
 
 def puller(instance: Instance, *, registry: Registry = "ecr", host: HostCase | None = None) -> Puller:

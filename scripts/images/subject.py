@@ -13,12 +13,10 @@ from infra.stack_file import STACKS, Stack, names, path_of, read
 from scripts.images.places import FORMS, is_reference, reference_of, source_of
 from scripts.images.prediction import Puller, puller
 from scripts.images.source import Source
-from scripts.registry import DOCKER_HUB, HttpRegistry
+from scripts.registry import ARCHITECTURES, DOCKER_HUB, HttpRegistry
 
 DEFAULT_INSTANCE = "g6e.2xlarge"
 """One GPU, 8 vCPUs: the middle of what single-GPU models run on."""
-ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
-"""Instance table → image platform."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -102,7 +102,7 @@ def test_requirements_are_taken_as_they_are(stacks: Path, tmp_path: Path, text: 
     assert recipe_of(read(PRODUCTION, stacks), base=f"x@sha256:{'a' * 64}", requirements=path, wheels=None)
 
 
-@pytest.mark.parametrize("text", ["vllm\n", "vllm>=0.27\n", "import json\n"])
+@pytest.mark.parametrize("text", ["vllm\n", "vllm>=0.27\n", "vllm==0.27.*\n", "import json\n"])
 def test_requirements_that_pin_nothing_are_refused(stacks: Path, tmp_path: Path, text: str) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text(f"torch==2.9.0\n{text}")

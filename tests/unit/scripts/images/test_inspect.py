@@ -18,6 +18,8 @@ from infra.forecast import scenario
 from infra.specs import model_specs
 from infra.stack_file import read
 from scripts.cli import run
+from scripts.images.inspection import sizes_of
+from scripts.images.layer import Layer
 from scripts.images.prediction import Sizes
 from scripts.images.stack_facts import write_image_facts
 from tests.images.loopback_registry import LoopbackRegistry
@@ -210,3 +212,12 @@ def test_the_command_line_plans_from_the_layers_and_shows_both_levers(
     levers = {lever["lever"]: lever["saves_s"] for lever in found["levers"]}
     assert levers["rebalance-layers"] > 10
     assert levers["slim-image"] > 5
+
+
+def test_only_plain_layers_of_an_archive_are_assumed_to_shrink() -> None:
+    plain, packed = (
+        Layer(digest="", diff_id="", codec=codec, bytes=size, unpacked_bytes=1_950, entries=())
+        for codec, size in (("none", 1_950), ("gzip", 700))
+    )
+    assert [each.bytes for each in sizes_of([plain, packed], stored_compressed=False)] == [1_000, 700]
+    assert [each.bytes for each in sizes_of([plain, packed], stored_compressed=True)] == [1_950, 700]
