@@ -101,10 +101,13 @@ def image_case(model: Model) -> ImageCase:
 
 
 def _layers(stated: StatedImage) -> tuple[LayerCase, ...] | None:
+    """The layers as far as they are known: a list of another length, which the rules refuse, says nothing of them."""
     nobody_looked = (None,) * len(stated.layers)
-    each = zip(
-        stated.layers, stated.unpacked_layers or nobody_looked, stated.waste_layers or nobody_looked, strict=True
+    unpacked, waste = (
+        known if len(known) == len(stated.layers) else nobody_looked
+        for known in (stated.unpacked_layers, stated.waste_layers)
     )
+    each = zip(stated.layers, unpacked, waste, strict=True)
     return tuple(LayerCase(bytes=size, unpacked_bytes=plain, waste_bytes=waste) for size, plain, waste in each) or None
 
 

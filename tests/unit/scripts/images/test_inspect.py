@@ -221,3 +221,11 @@ def test_only_plain_layers_of_an_archive_are_assumed_to_shrink() -> None:
     )
     assert [each.bytes for each in sizes_of([plain, packed], stored_compressed=False)] == [1_000, 700]
     assert [each.bytes for each in sizes_of([plain, packed], stored_compressed=True)] == [1_950, 700]
+
+
+def test_a_list_of_another_length_is_for_the_rules_to_refuse(stacks: Path) -> None:
+    """A verb that goes by no rules must not end in a traceback."""
+    sizes = [Sizes(bytes=5e9, unpacked_bytes=1e10), Sizes(bytes=1e9, unpacked_bytes=2e9)]
+    write_image_facts(stacks / "Pulumi.dev-llama-3-1-8b.yaml", sizes, [1, 2, 3], "gzip")
+    layers = scenario_of("dev-llama-3-1-8b", stacks).image.layers
+    assert [(layer.unpacked_bytes, layer.waste_bytes) for layer in layers or ()] == [(1e10, None), (2e9, None)]
